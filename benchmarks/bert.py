@@ -92,7 +92,7 @@ def prepared(vocabulary: int, size: int):
     (folder / "text.txt").write_text(text, encoding="utf-8")
     tokenizer = train_tokenizer("wordpiece", text.split("\n"), size=vocabulary)
     return prepare_corpus(
-        [folder / "text.txt"], tokenizer, reading=TextFormat("lines"), to=folder / "corpus", workers=1
+        [folder / "text.txt"], tokenizer, text_format=TextFormat("lines"), to=folder / "corpus", workers=1
     )
 
 

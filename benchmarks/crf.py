@@ -136,8 +136,8 @@ class Side:
         return point
 
     def ours_tagged(self) -> np.ndarray:
-        assert self.model.moves is not None
-        return kernels.viterbi(self.model.logits(self.inputs)["tag"], self.inputs["lengths"], *self.model.moves)
+        assert self.model.transitions is not None
+        return kernels.viterbi(self.model.logits(self.inputs)["tag"], self.inputs["lengths"], *self.model.transitions)
 
     def theirs_tagged(self) -> list[str]:
         tagger = pycrfsuite.Tagger()

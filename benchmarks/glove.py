@@ -52,7 +52,7 @@ def prepared(folder: Path, size: int, min_count: int = MILESTONE.min_count) -> C
     tokenizer = train_tokenizer("words", lines, size=10**6, min_count=min_count, split="spaces", lower=True)
     reading = TextFormat(documents="lines")
     return prepare_corpus(
-        [file], tokenizer, reading=reading, sentences="lines", to=folder / f"corpus-{size}-{min_count}"
+        [file], tokenizer, text_format=reading, sentences="lines", to=folder / f"corpus-{size}-{min_count}"
     )
 
 

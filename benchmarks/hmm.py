@@ -64,7 +64,7 @@ def theirs(model: HMMModel) -> CategoricalHMM:
     """The same tables, without ends."""
     tables, states = model.finalize(), model.states
     peer = CategoricalHMM(states, n_features=model.vocab_size - 1, init_params="", n_iter=1, implementation="scaling")
-    moves = tables.moves[:, :-1] / tables.moves[:, :-1].sum(1, keepdims=True)
+    moves = tables.transitions[:, :-1] / tables.transitions[:, :-1].sum(1, keepdims=True)
     peer.startprob_, peer.transmat_, peer.emissionprob_ = moves[-1], moves[:-1], tables.emissions[1:, :-1].T.copy()
     return peer
 
@@ -103,14 +103,14 @@ def compared(text: Text, states: int, rounds: int, by: Callable[[], float]) -> N
         return theirs(ours(text, states)).fit(columns, text.lengths)
 
     mine, other = iteration(), their_iteration()
-    same("start", mine.finalize().moves[-1, :-1], other.startprob_)
+    same("start", mine.finalize().transitions[-1, :-1], other.startprob_)
     same("words", mine.finalize().emissions[1:, :-1].T, other.emissionprob_)
-    moves = mine.finalize().moves[:-1, :-1]
+    moves = mine.finalize().transitions[:-1, :-1]
     same("moves", moves / moves.sum(1, keepdims=True), other.transmat_)
     about = f"{states} states, {len(text.words):,} words of {text.vocabulary:,}"
     print(f"{about}: an iteration of Baum and Welch's way: {medians(iteration, their_iteration, rounds, by)}")
     peer, model = theirs(mine), mine.finalize()
-    free = hmm.HMMParameters(*_without_ends(model.moves, model.emissions), END)
+    free = hmm.HMMParameters(*_without_ends(model.transitions, model.emissions), END)
     logs = sum(float(scores.sum()) for scores in free.score(text.rows))
     same("log P", np.array(logs), np.array(peer.score(columns, text.lengths)))
     told = medians(lambda: free.score(text.rows), lambda: peer.score(columns, text.lengths), rounds, by)

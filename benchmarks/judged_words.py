@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from side_by_side import DATA
 
-from forebear.embeddings.evaluation import MOST_FREQUENT, AnalogySet, analogy_eval, read_word_eval_file
+from forebear.embeddings.evaluation import MAX_ANALOGY_WORDS, AnalogySet, analogy_eval, read_word_eval_file
 from forebear.embeddings.lexicon import Lexicon
 from forebear.embeddings.word_table import WordVectors
 from forebear.numerics import spearman
@@ -24,7 +24,8 @@ def judged(words: Sequence[str], matrix: np.ndarray, files: Sequence[str] = FILE
         read = read_word_eval_file(DATA / "words" / name)
         if isinstance(read, AnalogySet):
             found.append(
-                analogy_eval(Lexicon(table, lambda text: [text]), read, MOST_FREQUENT, "add").overall.accuracy or 0.0
+                analogy_eval(Lexicon(table, lambda text: [text]), read, MAX_ANALOGY_WORDS, "add").overall.accuracy
+                or 0.0
             )
             continue
         vectors = [[table.vector(word) for word in pair] for pair in read.pairs]

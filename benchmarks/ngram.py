@@ -55,7 +55,7 @@ def built(text: Path, folder: Path, order: int, threads: int) -> dict[str, Any]:
     told["preparing"] = time.process_time() - began
     milestone = NgramSpec(order=order, unit="sentence")
     network, objective = milestone.build(corpus.tokenizer), milestone.objective(corpus.tokenizer)
-    network.tally.threads = threads
+    network.counter.threads = threads
     between, by_clock = time.process_time(), time.perf_counter()
     size = milestone.default_recipe()["batch"]
     for step in range(objective.steps(corpus.all_documents(), size)):

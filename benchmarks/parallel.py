@@ -73,7 +73,7 @@ def prepared(kind: str, vocabulary: int, size: int):
     (folder / "text.txt").write_text(text, encoding="utf-8")
     tokenizer = train_tokenizer(kind, text.split("\n"), size=vocabulary)  # pyright: ignore[reportArgumentType]
     return prepare_corpus(
-        [folder / "text.txt"], tokenizer, reading=TextFormat("lines"), to=folder / "corpus", workers=1
+        [folder / "text.txt"], tokenizer, text_format=TextFormat("lines"), to=folder / "corpus", workers=1
     )
 
 

@@ -38,7 +38,7 @@ from forebear.data.corpus.prepare import prepare_corpus
 from forebear.data.corpus.subset import Subset
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.embeddings.word2vec import Subwords
-from forebear.kernels.word2vec_sampling import ALWAYS
+from forebear.kernels.word2vec_sampling import KEEP_SCALE
 from forebear.models.word2vec import Word2VecSpec
 from forebear.objectives.batch import BatchKey
 from forebear.objectives.context_windows import ContextWindows
@@ -130,7 +130,7 @@ def told(label: str, words: int, mine: list[float], others: list[float], operati
 def operations(ours: Ours, milestone: Word2VecSpec) -> float:
     """Floating-point operations of skip-gram in an epoch: for each pair and each target a product and two changes."""
     model, lengths = ours.network.model, np.diff(ours.source.spans).ravel()
-    looked_at = model.counts @ (model._keep_probs / ALWAYS) / lengths.sum()
+    looked_at = model.counts @ (model._keep_probs / KEEP_SCALE) / lengths.sum()
     reach = np.arange(1, milestone.window + 1)
     rows = lengths[:, None] * looked_at  # words of a document that are looked at, about
     pairs = np.maximum(2 * reach * rows - reach * (reach + 1), 0).mean(1).sum()

@@ -170,7 +170,7 @@ def test_memory_does_not_grow_with_the_text() -> None:
 class TestTokenizers:
     def test_unknown_rate_is_measured_on_text_that_was_not_learned(self, monkeypatch: pytest.MonkeyPatch) -> None:
         texts = [f"{'abcdefgh'[i % 8] * 3} common words here {chr(0x4E00 + i)}" for i in range(60)]
-        monkeypatch.setattr(corpus_report, "ENOUGH", 100)
+        monkeypatch.setattr(corpus_report, "MIN_SPLIT_CHARACTERS", 100)
         report = text_report(documents(*texts))
         kinds = report.tokenizers["kinds"]
         assert set(kinds) == {"words", "characters", "wordpiece", "bytepair"}

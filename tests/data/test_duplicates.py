@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forebear.data.duplicates import (
-    SHINGLE,
+    SHINGLE_CHARACTERS,
     DocumentSample,
     DuplicateCounter,
     ExactDuplicates,
@@ -24,7 +24,7 @@ from forebear.data.io.documents import Document, with_continuation
 
 def shingles(text: str) -> set[str]:
     bare = "".join(text.lower().split())
-    return {bare[i : i + SHINGLE] for i in range(len(bare) - SHINGLE + 1)}
+    return {bare[i : i + SHINGLE_CHARACTERS] for i in range(len(bare) - SHINGLE_CHARACTERS + 1)}
 
 
 def jaccard(one: str, other: str) -> float:
@@ -97,7 +97,7 @@ def test_case_and_white_space_do_not_matter_and_short_text_is_left_out() -> None
 
 def test_memory_for_near_duplicates_has_a_limit() -> None:
     chance = random.Random(1)
-    near = NearDuplicates(most=20)
+    near = NearDuplicates(max_documents=20)
     numbers = [near.add(minhash_signature(made_up(chance, 200))) for _ in range(25)]  # pyright: ignore[reportArgumentType]
     assert numbers == [*range(20), *[None] * 5]
     assert near.is_full
@@ -125,7 +125,7 @@ def test_exact_groups_name_the_first_place() -> None:
 
 
 def test_exact_says_when_it_is_full() -> None:
-    exact = ExactDuplicates(most=2)
+    exact = ExactDuplicates(max_documents=2)
     assert not any(exact.check_and_add(text_digest(text), 1, ("a", 1)) for text in "abcc")
     assert exact.is_full
     assert exact.check_and_add(text_digest("a"), 1, ("a", 2))

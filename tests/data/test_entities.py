@@ -53,7 +53,7 @@ def tagged(tmp_path):
         path = tmp_path / "tagged.txt"
         path.write_text(text)
         plain = "".join(document.text for document in read(path, format="tagged")[0])
-        corpus = prepare_corpus([path], train_tokenizer("characters", [plain]), reading=TAGGED, **how)
+        corpus = prepare_corpus([path], train_tokenizer("characters", [plain]), text_format=TAGGED, **how)
         assert corpus.metadata["counts"]["entities"] == len(named(corpus))
         return named(corpus)
 
@@ -336,7 +336,7 @@ def test_the_peoples_daily(data, tmp_path):
         lines = list(islice(file, 400))
     (tmp_path / "head.txt").write_text("".join(lines))
     plain = "".join(document.text for document in read(tmp_path / "head.txt", format="tagged")[0])
-    corpus = prepare_corpus([tmp_path / "head.txt"], train_tokenizer("characters", [plain]), reading=TAGGED)
+    corpus = prepare_corpus([tmp_path / "head.txt"], train_tokenizer("characters", [plain]), text_format=TAGGED)
     said = named(corpus)
     words = [item.rpartition("/") for line in lines for item in line.split()]
     tags = sum(tag in ("nr", "ns", "nt", "nz") for _, _, tag in words)

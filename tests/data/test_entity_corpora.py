@@ -43,7 +43,7 @@ def test_documents_in_parts_and_in_shards(tmp_path, monkeypatch):
             monkeypatch.setattr("forebear.data.io.documents.PART_CHARACTERS", part)
             monkeypatch.setattr(shards, "SHARD_CHARACTERS", 2 * part)
             to = tmp_path / f"{file} {part}"
-            corpus = prepare_corpus([tmp_path / file], KINDS["wordpiece"], reading=reading, entities=names, to=to)
+            corpus = prepare_corpus([tmp_path / file], KINDS["wordpiece"], text_format=reading, entities=names, to=to)
             made[part] = corpus
             assert len(corpus.documents) == 3
             assert corpus.metadata["counts"]["entities"] == 600
@@ -60,7 +60,7 @@ def test_any_number_of_workers(tmp_path, monkeypatch, form):
     monkeypatch.setattr(shards, "SHARD_CHARACTERS", 100)
     line = {"text": "{}江泽民。 Ann went to New York.", "tagged": "{}/m 江/nr 泽民/nr 。/w Ann/nr went/v"}[form]
     (tmp_path / "t.txt").write_text("\n\n".join(line.format(n) for n in range(60)))
-    how = {"reading": TextFormat(format=form), "entities": EntityDictionary(("江泽民", "New York", "New"))}
+    how = {"text_format": TextFormat(format=form), "entities": EntityDictionary(("江泽民", "New York", "New"))}
     folders = []
     for workers in (1, 2, 5):
         to = tmp_path / f"{workers}"
@@ -108,7 +108,7 @@ def test_the_key_changes_with_the_dictionary(tmp_path, story, pieces):
     assert key("dog", "cat", "cat") == keys[3]
     assert prepare_corpus([story], pieces, segmenter=Segmenter()).key == keys[0]
     (tmp_path / "tagged.txt").write_text("好/a")
-    told = prepare_corpus([tmp_path / "tagged.txt"], pieces, reading=TAGGED)
+    told = prepare_corpus([tmp_path / "tagged.txt"], pieces, text_format=TAGGED)
     assert told.metadata["made_from"]["entity_tags"] == ["nr", "ns", "nt", "nz"]
 
 
@@ -166,7 +166,7 @@ def test_cleaned_text_takes_its_entities_along(tmp_path):
     record = json.loads((tmp_path / "o.jsonl").read_text().splitlines()[0])
     assert record == {"text": "江泽民见了", "words": [1, 3, 4, 5], "entities": [[0, 3]]}
     told, carried = (
-        prepare_corpus([path], KINDS["characters"], reading=how)
+        prepare_corpus([path], KINDS["characters"], text_format=how)
         for path, how in ((tmp_path / "t.txt", TAGGED), (tmp_path / "o.jsonl", TextFormat()))
     )
     assert np.array_equal(told.ids, carried.ids)

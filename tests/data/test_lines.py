@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from forebear.data.corpus.encode import DocumentEncoder
 from forebear.data.io.documents import Document
-from forebear.data.sentences import TAILS, document_lines, split_sentences
+from forebear.data.sentences import MAX_TRAILING_SPACES, document_lines, split_sentences
 from forebear.data.tokenizers import pretokens
 from forebear.data.tokenizers.train import train_tokenizer
 from nasty import strings
@@ -27,11 +27,11 @@ def test_lines_are_sentences(texts: list[str]):
     told = [split_sentences(text, "lines") for text in texts]
     if found is None:
         return
-    assert found.many.tolist() == list(map(len, told))
+    assert found.line_counts.tolist() == list(map(len, told))
     assert found.sizes.tolist() == [len(sentence.encode()) for text in told for sentence in text]
     begins = np.concatenate(([0], found.ends[:-1]))
     cut = [found.data[a:b] for a, b in zip(begins.tolist(), found.ends.tolist(), strict=True)]
-    lasts = set(np.cumsum(found.many) - 1)
+    lasts = set(np.cumsum(found.line_counts) - 1)
     whole = [sentence for text in told for sentence in text]
     for number, (mine, sentence) in enumerate(zip(cut, whole, strict=True)):
         assert mine.decode().rstrip("\n") == sentence.rstrip("\n") if number in lasts else mine.decode() == sentence
@@ -44,11 +44,11 @@ def test_lines_are_sentences(texts: list[str]):
 def test_plain_text_is_taken(text: str, many: int):
     found = document_lines([Document(text, "file", 1)])
     assert found is not None
-    assert found.many.tolist() == [many]
+    assert found.line_counts.tolist() == [many]
 
 
 @pytest.mark.parametrize(
-    "text", ["a\n\nb", "\na", "a\n \nb", "a\u3000\nb", "a\x85b", "a\r\nb", "a" + " " * TAILS + "\nb"]
+    "text", ["a\n\nb", "\na", "a\n \nb", "a\u3000\nb", "a\x85b", "a\r\nb", "a" + " " * MAX_TRAILING_SPACES + "\nb"]
 )
 def test_what_is_not_plain_is_left_to_the_twin(text: str):
     assert document_lines([Document(text, "file", 1)]) is None
@@ -69,4 +69,4 @@ def test_documents_become_the_same_arrays(texts: list[str]):
         assert getattr(made[0], name).tolist() == getattr(made[1], name).tolist(), name
     assert made[0].ledger.to_dict() == made[1].ledger.to_dict()
     assert made[0].dropped == made[1].dropped
-    assert made[0].silent == made[1].silent
+    assert made[0].empty_documents == made[1].empty_documents

@@ -174,7 +174,7 @@ def test_words_are_chinese_characters_and_runs_of_letters() -> None:
 
 
 def test_types_beyond_the_limit_are_not_added() -> None:
-    words = unicode.WordCounter(most=10)
+    words = unicode.WordCounter(max_types=10)
     for i in range(100):
         words.add(f"a w{i}")
     assert len(words.counts) <= 12

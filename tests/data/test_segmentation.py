@@ -75,9 +75,9 @@ def test_words_of_real_lines_are_nearly_those_of_jieba(data):
 def test_a_long_text_is_cut_as_its_lines_are(data, monkeypatch):
     text = "\n".join(_lines(data, 200_000))
     whole = rjieba.Jieba().cut(text)
-    assert len(text) > 2 * segmentation._CHUNK
+    assert len(text) > 2 * segmentation._CHUNK_CHARACTERS
     assert Segmenter().split(text) == whole
-    monkeypatch.setattr(segmentation, "_CHUNK", 1000)
+    monkeypatch.setattr(segmentation, "_CHUNK_CHARACTERS", 1000)
     assert Segmenter().split(text) == whole
 
 

@@ -13,7 +13,7 @@ from forebear.embeddings.word2vec import HuffmanTree, huffman_tree
 
 
 def paths(tree: HuffmanTree) -> list[list[tuple[int, int]]]:
-    steps = list(zip(tree.path_nodes.tolist(), tree.path_turns.tolist(), strict=True))
+    steps = list(zip(tree.path_nodes.tolist(), tree.path_codes.tolist(), strict=True))
     return [steps[start:end] for start, end in zip(tree.indptr[:-1], tree.indptr[1:], strict=True)]
 
 

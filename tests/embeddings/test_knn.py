@@ -35,7 +35,7 @@ def test_nearest_rows_equal_brute_force_with_ties_in_row_order(
     rng = np.random.default_rng(seed)
     matrix, queries = (rng.integers(-1, 2, (count, 3)).astype(np.float32) for count in (rows, num_queries))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(knn, "BLOCK_BYTES", block)
+        patch.setattr(knn, "VALUES_PER_BLOCK", block)
         patch.setattr(knn, "QUERY_BLOCK", 2)
         result = nearest_rows(queries, matrix, top)
     assert result.rows.tolist() == brute_force_rows(queries, matrix, top)

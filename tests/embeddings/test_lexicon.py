@@ -109,7 +109,7 @@ def gensim_vectors():
 
 @pytest.mark.parametrize("words", [["w3", "w77", "w399"], ["w0"]])
 def test_neighbors_equal_those_of_gensim(gensim_vectors, words: list[str], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(knn, "BLOCK_BYTES", 500)  # several blocks per search
+    monkeypatch.setattr(knn, "VALUES_PER_BLOCK", 500)  # several blocks per search
     for answer in Lexicon(random_vectors()).neighbors(words, 15):
         expected = gensim_vectors.most_similar(answer.text, topn=15)
         assert [neighbor.word for neighbor in answer.nearest] == [word for word, _ in expected]
@@ -120,7 +120,7 @@ def test_neighbors_equal_those_of_gensim(gensim_vectors, words: list[str], monke
 
 @pytest.mark.parametrize("method", ["add", "multiply"])
 def test_analogies_equal_those_of_gensim(gensim_vectors, method: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(knn, "BLOCK_BYTES", 500)
+    monkeypatch.setattr(knn, "VALUES_PER_BLOCK", 500)
     lexicon, gensim_analogy = (
         Lexicon(random_vectors()),
         gensim_vectors.most_similar if method == "add" else gensim_vectors.most_similar_cosmul,

@@ -93,7 +93,7 @@ def test_skipgram_loss_equals_sum_over_center_and_context_pairs():
     for center, word in enumerate(row):
         for context in row[max(0, center - window) : center] + row[center + 1 : center + 1 + window]:
             for step in range(tree.indptr[context], tree.indptr[context + 1]):
-                sign = 1 - 2 * int(tree.turns[step])
+                sign = 1 - 2 * int(tree.codes[step])
                 total += np.logaddexp(0, -sign * (inputs[word] @ outputs[tree.nodes[step]]))
     assert model.evaluate(np.array(row, np.int32), np.array([len(row)]))[0] == pytest.approx(total, rel=1e-12)
 
@@ -106,7 +106,7 @@ def hierarchical_softmax_loss(model: Word2VecModel, rows: list[list[int]], windo
             context = inputs[row[max(0, center - window) : center] + row[center + 1 : center + 1 + window]]
             context = context.mean(0, keepdims=True) if model.architecture == "cbow" else context
             for step in range(tree.indptr[word], tree.indptr[word + 1]):
-                sign = 1 - 2 * int(tree.turns[step])
+                sign = 1 - 2 * int(tree.codes[step])
                 total += np.logaddexp(0, -sign * (context @ outputs[tree.nodes[step]])).sum()
     return total
 
@@ -122,7 +122,7 @@ def test_hierarchical_softmax_of_trained_model_sums_to_one():
         total = 0.0
         for other in range(20):
             steps = slice(tree.indptr[other], tree.indptr[other + 1])
-            signs = 1 - 2 * tree.path_turns[steps].astype(int)
+            signs = 1 - 2 * tree.path_codes[steps].astype(int)
             total += float(np.prod(1 / (1 + np.exp(-signs * (outputs[tree.path_nodes[steps]] @ inputs[word])))))
         assert total == pytest.approx(1)
 

@@ -198,7 +198,7 @@ def test_temporary_files_of_a_killed_process_are_removed(tmp_path: Path):
 @pytest.mark.parametrize("position", [0.2, 0.5, 0.99])
 def test_damaged_ngram_store_is_detected_and_rebuilt(position: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Any flipped byte is found; an unchanged file is verified only after its time stamp changed."""
-    monkeypatch.setattr(language_model, "BLOCK_NGRAMS", -1)
+    monkeypatch.setattr(language_model, "MIN_COMPILED_NGRAMS", -1)
     run = counted_run(tmp_path)
     file, undamaged = run.path / NGRAM_STORE_FILE, load_counted_model(run)[0].probabilities()
     content = file.read_bytes()

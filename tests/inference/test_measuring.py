@@ -52,7 +52,7 @@ def test_scores_of_texts_add_up_to_their_measure(tokenizer):
 def test_a_portion_measures_as_its_texts(tokenizer, tmp_path, by):
     documents = ["the cat sat. A zebra sat on it!", "我很喜欢你。斑马", "a dog"]
     Path(tmp_path / "text.txt").write_text("\n".join(documents))
-    corpus = prepare_corpus([tmp_path / "text.txt"], tokenizer, reading=TextFormat(documents="lines"))
+    corpus = prepare_corpus([tmp_path / "text.txt"], tokenizer, text_format=TextFormat(documents="lines"))
     predictor = uniform(tokenizer)
     from_corpus = evaluate_text(predictor, tokenizer, corpus.all_documents(), unit=by)
     from_texts = evaluate_text(predictor, tokenizer, documents, unit=by)

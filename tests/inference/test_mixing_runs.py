@@ -129,7 +129,7 @@ def test_what_cannot_be_mixed_is_refused(pair: tuple[Run, Run], tmp_path: Path):
 
 def test_ngrams_of_several_orders_are_mixed_from_their_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Large ones: each answers from the table in its folder, and its counts are never read."""
-    monkeypatch.setattr(language_model, "BLOCK_NGRAMS", -1)
+    monkeypatch.setattr(language_model, "MIN_COMPILED_NGRAMS", -1)
     for order in (2, 3, 5):
         trained("ngram", tmp_path, to=f"order{order}", order=order)
     (tmp_path / "more.txt").write_text(text(60)[-2000:], encoding="utf-8")

@@ -118,7 +118,7 @@ def tokenizer_of(kind: str) -> Tokenizer:
 
 def encoded(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Any]:
     ids, counts = tokenizer.encode_many(texts)
-    told = tokenizer.encode_batch(texts, spans=True)
+    told = tokenizer.encode_batch(texts, with_offsets=True)
     return [part.tolist() for part in (ids, counts, told.ids, told.unknown_bytes)]
 
 

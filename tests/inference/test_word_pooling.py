@@ -115,7 +115,7 @@ def test_no_text_depends_on_those_beside_it_nor_on_blocks(cutter: Tokenizer, poo
     texts = [" ".join(rng.choice(WORDS[:4], size)) for size in (1, 7, 40, 3, 3, 90, 1)]
     alone = np.concatenate([pooled(cutter).embed_texts([text], pooling).vectors for text in texts])
     assert (pooled(cutter).embed_texts(texts, pooling).vectors == alone).all()  # to the last bit
-    monkeypatch.setattr(embed, "BLOCK_BYTES", 30)
+    monkeypatch.setattr(embed, "VALUES_PER_BLOCK", 30)
     blocks = pooled(cutter).embed_texts(texts, pooling).vectors
     assert blocks == pytest.approx(alone, abs=1e-5)
     assert (np.concatenate([pooled(cutter).embed_texts([text], pooling).vectors for text in texts]) == blocks).all()

@@ -136,7 +136,7 @@ def test_arpa_lines_across_blocks_are_read_alike(tmp_path: Path, monkeypatch, or
     one_block = read_with_both_readers(tmp_path / "m")
     monkeypatch.setattr(arpa, "BLOCK_BYTES", 997)
     monkeypatch.setattr(arpa, "MIN_CAPACITY", 8)
-    monkeypatch.setattr(arpa_kernels, "MAX_UNUSUAL", 3)
+    monkeypatch.setattr(arpa_kernels, "MAX_UNPARSED", 3)
     many_blocks = read_with_both_readers(tmp_path / "m")
     assert all(map(np.array_equal, one_block.ngrams + one_block.log_probs, many_blocks.ngrams + many_blocks.log_probs))
     np.testing.assert_allclose(

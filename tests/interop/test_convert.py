@@ -333,7 +333,7 @@ def test_import_and_export_refuse_wrong_format_and_existing_files(tmp_path: Path
 
 
 def test_imported_arpa_run_rebuilds_its_lost_table_and_exports_alike(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(language_model, "BLOCK_NGRAMS", -1)
+    monkeypatch.setattr(language_model, "MIN_COMPILED_NGRAMS", -1)
     convert.export_run(opened("ngram", tmp_path), "arpa", str(tmp_path / "first.arpa"))
     folder = convert.import_model(str(tmp_path / "first.arpa"), str(tmp_path / "back")).path
     for attempt, is_lost in enumerate((False, True)):

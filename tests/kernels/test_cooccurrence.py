@@ -44,7 +44,7 @@ def count_by_kernels(text: np.ndarray, shares: np.ndarray, first: int, last: int
         assert (np.diff(rows * WORDS + columns[:filled]) > 0).all(), "by row and column"
         table += dense_matrix(rows, columns[:filled], counts[:filled])
         assert not accumulator.sums.any()
-        assert not accumulator.marks.any()
+        assert not accumulator.flags.any()
     return table
 
 

@@ -127,7 +127,7 @@ def test_exponentials_equal_numpys_and_are_clipped():
     scores = np.linspace(-800, 5, 4 * 4000).reshape(-1, 4)
     powers, workspace = scores.copy(), np.empty(4)
     levels = crf.exponentials(powers, 4, workspace, workspace.view(np.int64))
-    expected = np.exp(np.maximum(scores - scores.max(1, keepdims=True), crf.LOWEST))
+    expected = np.exp(np.maximum(scores - scores.max(1, keepdims=True), crf.MIN_EXPONENT))
     np.testing.assert_allclose(powers, expected, rtol=4e-16)
     assert (levels == scores.max(1)).all()
     extreme = np.array([[0.0, -2000.0, -699.0, -701.0]])

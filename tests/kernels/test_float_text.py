@@ -23,7 +23,7 @@ FIELDS = st.one_of(DECIMALS, st.from_regex(r"[-+.eE0-9 xnaif_\r\t]{0,6}", fullma
 def parse_uncompiled(block: bytes, width: int) -> tuple[np.ndarray, np.ndarray]:
     text = np.frombuffer(block, np.uint8)
     rows = np.empty((block.count(b"\n"), width), np.float32)
-    return rows, float_text.parse_decimals_kernel(text, rows, float_text.TENS)
+    return rows, float_text.parse_decimals_kernel(text, rows, float_text.POWERS_OF_TEN)
 
 
 @pytest.mark.filterwarnings("ignore:overflow")

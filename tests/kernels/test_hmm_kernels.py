@@ -54,14 +54,14 @@ def test_baum_welch_counts_and_losses_equal_the_reference(hmm: tuple[np.ndarray,
     border = np.tile(np.arange(len(transitions)) == len(transitions) - 1, (len(ends), 1)).astype(np.float64)
     transition_counts, emission_counts = np.zeros(transitions.shape, np.int64), np.zeros(emissions.shape, np.int64)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(kernels, "BLOCK", block)
+        patched.setattr(kernels, "TOKENS_PER_BLOCK", block)
         losses = kernels.baum_welch(tokens, ends, transitions, emissions, transition_counts, emission_counts)
     posteriors, expected_transitions = kernels.state_posteriors_reference(tokens, ends, border, transitions, emissions)
     logs, _ = kernels.forward_filter_reference(tokens, ends, border, transitions, emissions)
     begins = np.concatenate(([0], ends[:-1])) if len(ends) else ends
     assert losses == pytest.approx([-logs[begin:end].sum() for begin, end in zip(begins, ends, strict=True)])
-    assert transition_counts / kernels.UNIT == pytest.approx(expected_transitions, abs=1e-7)
+    assert transition_counts / kernels.COUNT_UNIT == pytest.approx(expected_transitions, abs=1e-7)
     expected_emissions = np.zeros(emissions.shape)
     possible = logs > -np.inf  # tokens that no state emits are not counted
     np.add.at(expected_emissions, tokens[possible], posteriors[possible])
-    assert emission_counts / kernels.UNIT == pytest.approx(expected_emissions, abs=1e-7)
+    assert emission_counts / kernels.COUNT_UNIT == pytest.approx(expected_emissions, abs=1e-7)

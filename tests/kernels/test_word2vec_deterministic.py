@@ -32,7 +32,7 @@ def test_deterministic_training_is_bit_identical_for_any_number_of_threads(
     results = []
     for threads in (1, 2, 3, 8):
         tables = small_tables(50)
-        options = {"rate": 0.01, "seed_parts": (1, 2), "threads": threads, "in_step": True}
+        options = {"rate": 0.01, "seed_parts": (1, 2), "threads": threads, "deterministic": True}
         loss = train_word2vec(*tables, np.tile(tokens, 8), np.tile(ROW_LENGTHS, 8), keep_probs, variant, **options)
         results.append((loss, *(table.tobytes() for table in tables)))
     assert all(result == results[0] for result in results)
@@ -45,9 +45,9 @@ def test_max_words_in_step_falls_with_the_update_rate_of_the_busiest_row():
     tree, _ = small_variant(mean=False, negatives=0, subwords=False)
     subwords, _ = small_variant(mean=False, negatives=5, subwords=True)
     for variant in (skipgram, cbow, tree, subwords):
-        assert variant.max_words_in_step(0.025) * 0.025 * variant.busiest_row_rate <= MAX_RATE_SUM
-        assert variant.max_words_in_step(0.05) <= variant.max_words_in_step(0.025)
-        assert variant.max_words_in_step(1e30) == 1
+        assert variant.max_frozen_words(0.025) * 0.025 * variant.busiest_row_rate <= MAX_RATE_SUM
+        assert variant.max_frozen_words(0.05) <= variant.max_frozen_words(0.025)
+        assert variant.max_frozen_words(1e30) == 1
     assert tree.busiest_row_rate == pytest.approx(5)  # the root is on the path of every word, for each context word
     assert cbow.busiest_row_rate == pytest.approx(skipgram.busiest_row_rate / 5)
     assert subwords.busiest_row_rate > skipgram.busiest_row_rate
@@ -60,7 +60,7 @@ def test_deterministic_training_on_many_words_does_not_diverge(mean: bool):
     tables = small_tables(16)
     losses = []
     for step in range(6):
-        options = {"rate": 0.025, "seed_parts": (1, step), "threads": 1, "in_step": True}
+        options = {"rate": 0.025, "seed_parts": (1, step), "threads": 1, "deterministic": True}
         loss, num_losses = train_word2vec(
             *tables, np.tile(tokens, 40), np.tile(ROW_LENGTHS, 40), keep_probs, variant, **options
         )
@@ -84,7 +84,14 @@ def test_a_thread_that_cannot_start_releases_the_waiting_ones(monkeypatch: pytes
     monkeypatch.setattr(word2vec_threads, "MIN_THREAD_WORK", 1)
     with pytest.raises(RuntimeError, match="new thread"):
         train_word2vec(
-            *small_tables(50), *small_text(), keep_probs, variant, rate=0.01, seed_parts=(1, 2), threads=3, in_step=True
+            *small_tables(50),
+            *small_text(),
+            keep_probs,
+            variant,
+            rate=0.01,
+            seed_parts=(1, 2),
+            threads=3,
+            deterministic=True,
         )
     assert futures[0].done()
 
@@ -99,7 +106,7 @@ def test_documents_that_repeat_rare_words_do_not_diverge(mean: bool):
     counts = np.bincount(tokens, minlength=500)
     allowed = np.ones(500, bool)
     keep_probs = keep_probabilities(counts, 1e-3, allowed)
-    options = {"keep_probs": keep_probs, "window": 5, "mean": mean, "negatives": 5, "power": 0.75, "spelling": None}
+    options = {"keep_probs": keep_probs, "window": 5, "mean": mean, "negatives": 5, "power": 0.75, "subwords": None}
     variant = word2vec_variant(counts, allowed, **options)
     initial, largest = rng.uniform(-0.02, 0.02, (500, 50)), []
     for in_step in (False, True):
@@ -115,7 +122,7 @@ def test_documents_that_repeat_rare_words_do_not_diverge(mean: bool):
                 rate=0.025,
                 seed_parts=(1, step),
                 threads=1,
-                in_step=in_step,
+                deterministic=in_step,
             )
         largest.append(np.abs(tables[0]).max())
     assert largest[1] < 3 * largest[0], "about as large as in Hogwild training"
@@ -127,7 +134,7 @@ def test_too_high_learning_rate_falls_back_to_hogwild_with_one_thread():
     results = []
     for threads, in_step in ((1, True), (2, True), (1, False)):
         tables = small_tables(50)
-        options = {"rate": 0.1, "seed_parts": (1, 2), "threads": threads, "in_step": in_step}
+        options = {"rate": 0.1, "seed_parts": (1, 2), "threads": threads, "deterministic": in_step}
         train_word2vec(*tables, *small_text(), keep_probs, variant, **options)
         results.append([table.tobytes() for table in tables])
     assert results[0] == results[1] == results[2]

@@ -34,7 +34,7 @@ def assert_equals_reference(
     inputs, outputs = small_tables(width)
     reference_tables = [table[:, :width].astype(np.float64) for table in (inputs, outputs)]
     for step in range(2):
-        options = {"rate": rate, "seed_parts": (7, step), "threads": 1, "in_step": in_step}
+        options = {"rate": rate, "seed_parts": (7, step), "threads": 1, "deterministic": in_step}
         loss, num_losses = train_word2vec(inputs, outputs, *small_text(), keep_probs, variant, **options)
         assert num_losses > 100
         assert loss == pytest.approx(
@@ -99,7 +99,7 @@ def test_reference_update_is_the_gradient_of_the_window_loss(mean: bool):
                 moved[table_index][position] += delta
                 ends.append(reference.window_loss(moved[0], moved[1], window, mean))
             slope[position] = (ends[1] - ends[0]) / 2e-6
-        factor = len(window.around) if mean and table_index == 0 else 1
+        factor = len(window.context_ids) if mean and table_index == 0 else 1
         assert np.allclose((after[table_index] - table) / -1e-6, factor * slope, atol=1e-5)
 
 
@@ -109,7 +109,14 @@ def test_loss_of_a_long_text_is_estimated_from_a_sample_of_windows():
     text = np.tile(tokens, 40), np.tile(ROW_LENGTHS, 40)
     results = [
         train_word2vec(
-            *small_tables(8), *text_part, keep_probs, variant, rate=0.0, seed_parts=SEED_PARTS, threads=1, in_step=False
+            *small_tables(8),
+            *text_part,
+            keep_probs,
+            variant,
+            rate=0.0,
+            seed_parts=SEED_PARTS,
+            threads=1,
+            deterministic=False,
         )
         for text_part in (text, (tokens, ROW_LENGTHS))
     ]
@@ -124,7 +131,7 @@ def test_several_threads_train_on_every_part():
     tables = small_tables(8)
     before = tables[0].copy()
     train_word2vec(*tables, np.tile(tokens, 40), np.tile(ROW_LENGTHS, 40), keep_probs, variant, rate=0.05,
-                   seed_parts=SEED_PARTS, threads=3, in_step=False)  # fmt: skip
+                   seed_parts=SEED_PARTS, threads=3, deterministic=False)  # fmt: skip
     has_changed = np.abs(tables[0] - before).sum(1) > 0
     assert has_changed[np.unique(tokens[tokens != 5])].all()
     assert np.isfinite(tables[0]).all()

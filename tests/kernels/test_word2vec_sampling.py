@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forebear.kernels.word2vec_sampling import (
-    ALWAYS,
+    KEEP_SCALE,
     hash_seed,
     hash_seeds,
     keep_probabilities,
@@ -27,13 +27,13 @@ def test_keep_probabilities_equal_gensims():
     model.build_vocab(sentences)
     gensim_probs = [model.wv.get_vecattr(f"w{word}", "sample_int") for word in range(5)]
     keep_probs = keep_probabilities(counts, 1e-3, np.ones(5, bool))
-    assert np.allclose(keep_probs / ALWAYS, np.array(gensim_probs) / 2**32, atol=1e-6)
+    assert np.allclose(keep_probs / KEEP_SCALE, np.array(gensim_probs) / 2**32, atol=1e-6)
 
 
 def test_keep_probabilities_equal_the_formula_of_word2vec_c():
     counts = np.array([50, 30, 20, 10, 5, 5, 3, 2, 1])
     shares = counts / counts.sum()
-    keep_probs = keep_probabilities(counts, 0.01, np.ones(9, bool)) / ALWAYS
+    keep_probs = keep_probabilities(counts, 0.01, np.ones(9, bool)) / KEEP_SCALE
     assert keep_probs == pytest.approx(np.minimum((np.sqrt(shares / 0.01) + 1) * 0.01 / shares, 1))
 
 
@@ -41,7 +41,7 @@ def test_words_that_are_not_allowed_do_not_affect_subsampling():
     counts = np.array([1000, 500, 300, 200])
     allowed = np.array([True, False, True, True])
     keep_probs = keep_probabilities(counts, 0.0, allowed)
-    assert keep_probs.tolist() == [ALWAYS, 0, ALWAYS, ALWAYS]
+    assert keep_probs.tolist() == [KEEP_SCALE, 0, KEEP_SCALE, KEEP_SCALE]
     keep_probs = keep_probabilities(counts, 0.05, allowed)
     assert np.array_equal(keep_probs[allowed], keep_probabilities(counts[allowed], 0.05, np.ones(3, bool)))
     tokens = np.random.default_rng(0).integers(0, 4, 5000).astype(np.int32)
@@ -55,7 +55,7 @@ def test_words_that_are_not_allowed_do_not_affect_subsampling():
 
 
 def test_subsample_keeps_tokens_at_the_given_probabilities():
-    keep_probs = np.array([ALWAYS // 10, ALWAYS // 2, ALWAYS], np.uint64)
+    keep_probs = np.array([KEEP_SCALE // 10, KEEP_SCALE // 2, KEEP_SCALE], np.uint64)
     tokens = np.tile(np.arange(3, dtype=np.int32), 100_000)
     kept_tokens, _ = subsample(tokens, np.array([len(tokens)]), keep_probs, (0, 0))
     assert np.allclose(np.bincount(kept_tokens) / 100_000, [0.1, 0.5, 1], atol=0.005)

@@ -35,7 +35,7 @@ def small_variant(
     subword_table = np.cumsum([0, *map(len, rows)]), np.concatenate(rows).astype(np.int32)
     variant = word2vec_variant(
         counts, allowed, keep_probs=keep_probs, window=window, mean=mean, negatives=negatives, power=0.75,
-        spelling=subword_table if subwords else None,
+        subwords=subword_table if subwords else None,
     )  # fmt: skip
     return variant, keep_probs
 
@@ -106,18 +106,18 @@ def train_reference(
 
 def split_context(window: reference.TrainingWindow, max_words: int) -> list[reference.TrainingWindow]:
     """The window with only a few of its context words at a time."""
-    starts = range(0, max(len(window.around), 1), max_words)
-    return [reference.TrainingWindow(window.around[start : start + max_words], window.blocks) for start in starts]
+    starts = range(0, max(len(window.context_ids), 1), max_words)
+    return [reference.TrainingWindow(window.context_ids[start : start + max_words], window.blocks) for start in starts]
 
 
 def train_groups(inputs: np.ndarray, outputs: np.ndarray, groups: list, variant: Word2VecVariant, rate: float) -> float:
     """Trains on groups of windows, one group after the other; the sum of the losses."""
     loss = 0.0
-    vectors = inputs if variant.spelling is None else reference.subword_vectors(inputs, variant.spelling)
+    vectors = inputs if variant.subwords is None else reference.subword_vectors(inputs, variant.subwords)
     before = vectors.copy()
     for windows in groups:
         loss += sum(reference.window_loss(vectors, outputs, window, variant.use_mean) for window in windows)
         reference.train_windows(vectors, outputs, windows, rate, variant.use_mean)
-    if variant.spelling is not None:
-        reference.apply_subword_updates(inputs, variant.spelling, vectors - before)
+    if variant.subwords is not None:
+        reference.apply_subword_updates(inputs, variant.subwords, vectors - before)
     return loss

@@ -31,7 +31,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
         (folder / "text.txt").write_text("\n".join(lines), encoding="utf-8")
         tokenizer = train_tokenizer("words", lines, min_count=5)
         return prepare_corpus(
-            [folder / "text.txt"], tokenizer, reading=TextFormat(documents="lines"), to=folder / "corpus"
+            [folder / "text.txt"], tokenizer, text_format=TextFormat(documents="lines"), to=folder / "corpus"
         )
 
 

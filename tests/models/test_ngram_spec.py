@@ -26,7 +26,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Subset:
         (folder / "four.txt").write_text("\n".join(FOUR), encoding="utf-8")
         reading = TextFormat(documents="lines")
         corpus = prepare_corpus(
-            [folder / "four.txt"], train_tokenizer("words", FOUR), reading=reading, to=folder / "corpus"
+            [folder / "four.txt"], train_tokenizer("words", FOUR), text_format=reading, to=folder / "corpus"
         )
         return Subset(corpus, np.stack((corpus.documents[:-1], corpus.documents[1:]), axis=1))
 

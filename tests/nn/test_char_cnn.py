@@ -8,7 +8,7 @@ from small_recurrent_layers import fill_parameters, random_tensor
 from torch import Tensor
 from torch.nn import functional
 
-from forebear.data.tokenizers.char_ids import CHAR_MARKERS, CharIds
+from forebear.data.tokenizers.char_ids import CHAR_PADDING, CharIds
 from forebear.nn.char_cnn import HIGHWAY_GATE_BIAS, CharCNNEmbedding, Highway
 
 WORDS = ["</s>", "a", "cat", "catalogue", "银行", "x" * 48, "y" * 47, "z" * 60, "z" * 61, "naïve", "行"]
@@ -26,7 +26,7 @@ def char_cnn(activation: str = "relu", longest: int = 50, highways: int = 2) -> 
 
 def reference_vector(embedding: CharCNNEmbedding, symbols: list[int]) -> Tensor:
     """(D,) one word: all positions, padding included."""
-    assert len(symbols) == embedding.char_ids.longest
+    assert len(symbols) == embedding.char_ids.max_symbols
     x = torch.stack([embedding.character.weight[symbol] for symbol in symbols]).t()[None]  # (1, symbol, longest)
     features = []
     for (span, count), convolution in zip(FILTERS, embedding.filters, strict=True):
@@ -65,7 +65,7 @@ def test_char_cnn_filters_see_the_padding_of_short_words():
     embedding = char_cnn(highways=0)
     with torch.no_grad():
         embedding.character.weight.fill_(-1.0)
-        embedding.character.weight[CHAR_MARKERS] = 1.0
+        embedding.character.weight[CHAR_PADDING] = 1.0
         for convolution in embedding.filters:
             convolution.weight.fill_(1.0)
             convolution.bias.zero_()

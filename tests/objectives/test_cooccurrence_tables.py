@@ -71,7 +71,7 @@ def test_cooccurrence_counts_equal_reference_counts(text: Ids, window: int, unit
 @pytest.mark.parametrize("longest", [1 << 22, 60])  # large and minimal bands of rows
 def test_cooccurrence_counts_with_little_memory_are_bit_identical(monkeypatch: pytest.MonkeyPatch, longest: int):
     text, merges, tables = random_text(200, 5000), [], []
-    monkeypatch.setattr(cooccurrence, "MAX_CHUNK_TOKENS", longest)
+    monkeypatch.setattr(cooccurrence, "MAX_BAND_ENTRIES", longest)
     plain_add = cooccurrence._OnDiskRows.add
     monkeypatch.setattr(cooccurrence._OnDiskRows, "add", lambda self, chunk: (merges.append(1), plain_add(self, chunk)))
     for key, piece in (("at once", 1 << 20), ("in parts", 100)):

@@ -96,7 +96,7 @@ def test_streams_are_reset_at_the_fresh_rate():
     batches = epoch_batches(objective, source, 80, 0, 0)
     fresh = np.array([batch.inputs["fresh"] for batch in batches[1:]])
     assert fresh.shape[1] == 20
-    assert fresh.mean() == pytest.approx(next_token.FRESH_RATE, abs=0.05)
+    assert fresh.mean() == pytest.approx(next_token.RESET_RATE, abs=0.05)
     assert len(set(fresh.argmax(1).tolist())) > 3  # not always the same stream
 
 

@@ -34,11 +34,11 @@ def random_hmm(states: int, seed: int, *, sparse: bool = False) -> HMMParameters
 
 def state_paths(model: HMMParameters, row: Sequence[int]) -> Iterator[tuple[tuple[int, ...], float]]:
     """Every path of states for a row that begins with an end, and the joint probability of path and row."""
-    states = range(len(model.moves))
+    states = range(len(model.transitions))
     for path in product(*[states] * (len(row) - 1)):
         p, last = 1.0, model.border
         for state, token in zip(path, row[1:], strict=True):
-            p *= model.moves[last, state] * model.emissions[token, state]
+            p *= model.transitions[last, state] * model.emissions[token, state]
             last = state
         yield path, float(p)
 

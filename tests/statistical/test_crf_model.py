@@ -45,8 +45,8 @@ def optimize(problem: CRFProblem, l1: float = 0.0, max_steps: int = 400) -> LBFG
 
 
 def transitions_of(model: CRFModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    assert model.moves is not None
-    return model.moves
+    assert model.transitions is not None
+    return model.transitions
 
 
 def test_crf_gradient_equals_finite_differences_of_the_loss():
@@ -227,7 +227,7 @@ def test_crf_objective_is_bit_identical_for_any_number_of_threads(monkeypatch: p
     inputs, gold = random_sentences(300, 5)
     results = []
     for threads in (1, 2, 3):
-        monkeypatch.setattr("forebear.statistical.crf.BLOCK", 64)
+        monkeypatch.setattr("forebear.statistical.crf.WORDS_PER_BLOCK", 64)
         problem = crf_model(5, l2=0.1).make_problem(inputs, gold, threads)
         point = np.random.default_rng(0).normal(size=problem.size) * problem.is_free
         results.append(problem.objective(point))

@@ -44,12 +44,12 @@ def test_baum_welch_counts_are_expectations_over_all_paths(rows: list[list[int]]
                 emissions[token, state] += p / total
     assert model.accumulate(*text_batch(rows)) == pytest.approx(loss)
     training_state = model.training_state()
-    assert training_state["told_moves"] / kernels.UNIT == pytest.approx(transitions, abs=1e-8)
-    assert training_state["told_words"] / kernels.UNIT == pytest.approx(emissions, abs=1e-8)
+    assert training_state["told_moves"] / kernels.COUNT_UNIT == pytest.approx(transitions, abs=1e-8)
+    assert training_state["told_words"] / kernels.COUNT_UNIT == pytest.approx(emissions, abs=1e-8)
     model.update()
     updated = model.finalize()
     for state_row in np.flatnonzero(transitions.sum(1)):
-        assert updated.moves[state_row] == pytest.approx(
+        assert updated.transitions[state_row] == pytest.approx(
             transitions[state_row] / transitions[state_row].sum(), abs=1e-7
         )
     for state in np.flatnonzero(emissions[:, :-1].sum(0)):
@@ -71,7 +71,7 @@ def test_hmm_gives_every_predictable_token_a_probability(
     assert (np.delete(probs, PADDING) > 0).all(), "unknown and unseen words, too"
     parameters = model.finalize()
     assert parameters.emissions.sum(0) == pytest.approx(np.ones(states + 1))
-    assert parameters.moves.sum(1) == pytest.approx(np.ones(states + 1))
+    assert parameters.transitions.sum(1) == pytest.approx(np.ones(states + 1))
 
 
 @given(text_lists, st.integers(1, 5), st.integers(1, 4))
@@ -156,7 +156,7 @@ def test_baum_welch_of_a_long_row_is_bit_identical_for_any_block_size(monkeypatc
     rows = [np.random.default_rng(0).choice([3, 4], size).tolist() for size in (100, 7, 64, 0, 65)]
     states = []
     for block in (4096, 7, 64):
-        monkeypatch.setattr(kernels, "BLOCK", block)
+        monkeypatch.setattr(kernels, "TOKENS_PER_BLOCK", block)
         model = initialized(new_hmm(3), rows)
         model.accumulate(*text_batch(rows))
         states.append(model.training_state())

@@ -76,17 +76,19 @@ def test_baum_welch_iteration_equals_hmmlearns(rows: list[list[int]], states: in
     model = HMMModel(states=states, vocabulary=WORDS + 1, end=END, smoothing=0.0)
     counts = np.bincount(text_batch(rows)[2], minlength=WORDS + 1)
     emissions = parameters.emissions[:, :-1].copy()
-    model.load({"moves": parameters.moves, "words": emissions, "counts": counts, "iterations": np.zeros(1, np.int64)})
+    model.load(
+        {"moves": parameters.transitions, "words": emissions, "counts": counts, "iterations": np.zeros(1, np.int64)}
+    )
     model.accumulate(*text_batch(rows))
     model.update()
     updated = model.finalize()
     hmmlearn_model.fit(np.array([word for row in rows for word in row])[:, None] - 1, [len(row) for row in rows])
-    assert updated.moves[-1, :-1] == pytest.approx(hmmlearn_model.startprob_, abs=1e-6)
+    assert updated.transitions[-1, :-1] == pytest.approx(hmmlearn_model.startprob_, abs=1e-6)
     words = updated.emissions[1:, :-1].T
     assert words == pytest.approx(hmmlearn_model.emissionprob_, abs=1e-6)
-    continue_probs = updated.moves[:-1, :-1].sum(1)
+    continue_probs = updated.transitions[:-1, :-1].sum(1)
     for state in np.flatnonzero(continue_probs > 1e-6):
-        assert updated.moves[state, :-1] / continue_probs[state] == pytest.approx(
+        assert updated.transitions[state, :-1] / continue_probs[state] == pytest.approx(
             hmmlearn_model.transmat_[state], abs=1e-5
         )
 

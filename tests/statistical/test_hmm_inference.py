@@ -53,7 +53,7 @@ def test_hmm_posteriors_are_shares_of_all_paths(model: HMMParameters, row: list[
     total = row_probability(model, row)
     if total == 0:
         return
-    expected = np.zeros((len(row) - 1, len(model.moves)))
+    expected = np.zeros((len(row) - 1, len(model.transitions)))
     for path, p in state_paths(model, row):
         expected[np.arange(len(path)), path] += p / total
     assert model.posteriors([np.array(row)])[0] == pytest.approx(expected, abs=1e-12)
@@ -74,7 +74,7 @@ def test_probabilities_of_all_short_texts_sum_to_the_chance_of_ending_early():
     alive = np.eye(3)[model.border]
     ended = 0.0
     for _ in range(6):
-        alive = alive @ model.moves
+        alive = alive @ model.transitions
         ended += alive[model.border]
         alive[model.border] = 0
     assert total == pytest.approx(ended)
@@ -82,7 +82,7 @@ def test_probabilities_of_all_short_texts_sum_to_the_chance_of_ending_early():
 
 def test_text_without_a_start_begins_in_the_stationary_distribution():
     model = random_hmm(3, 1)
-    assert model.stationary @ model.moves == pytest.approx(model.stationary)
+    assert model.stationary @ model.transitions == pytest.approx(model.stationary)
     expected = model.stationary * model.emissions[3]
     assert model.final_states([np.array([3])])[0] == pytest.approx(expected / expected.sum())
     assert model.final_states([np.zeros(0, np.int64)])[0] == pytest.approx(model.stationary)
@@ -163,5 +163,5 @@ def test_hmm_samples_follow_the_probabilities():
     for _, states in samples:
         for state, next_state in zip([2, *states.tolist()], [*states.tolist(), 2], strict=True):
             transition_counts[state, next_state] += 1
-    assert transition_counts / transition_counts.sum(1, keepdims=True) == pytest.approx(model.moves, abs=0.02)
+    assert transition_counts / transition_counts.sum(1, keepdims=True) == pytest.approx(model.transitions, abs=0.02)
     assert [len(tokens) for tokens, _ in model.sample(50, seed=1, max_length=2)] <= [2] * 50

@@ -30,9 +30,9 @@ def new_tagger(tags: int = len(TAGS), legal: tuple[np.ndarray, ...] | None = Non
         words=WORDS,
         end=END,
         unknown=UNKNOWN,
-        legal=legal or all_legal,  # pyright: ignore[reportArgumentType]
+        allowed=legal or all_legal,  # pyright: ignore[reportArgumentType]
         never=frozenset({UNKNOWN, END, PADDING}),
-        spelled=lambda numbers: [OOV_WORDS[number] for number in numbers.tolist()],
+        words_of_ids=lambda numbers: [OOV_WORDS[number] for number in numbers.tolist()],
     )
 
 
@@ -51,7 +51,7 @@ def fitted_tagger() -> HMMTagger:
 
 def best_tags(model: HMMTagger, tokens: list[int]) -> list[str]:
     logits = model.logits({"tokens": np.array(tokens), "lengths": np.array([len(tokens)])})
-    return [TAGS[tag] for tag in tagging.chain_viterbi(logits["tag"], [len(tokens)], *model.moves)]
+    return [TAGS[tag] for tag in tagging.chain_viterbi(logits["tag"], [len(tokens)], *model.transitions)]
 
 
 def test_tagger_counts_by_hand():
@@ -85,10 +85,10 @@ def test_oov_word_is_tagged_by_its_suffix():
 
 def test_logits_and_transitions_of_the_tagger_are_normalized():
     model = fitted_tagger()
-    states, (transitions, starts, ends) = model.finalize().states, model.moves
+    states, (transitions, starts, ends) = model.finalize().states, model.transitions
     assert np.exp(model.logits({"tokens": np.array([5])})["tag"][0]) == pytest.approx(states.emissions[5, :-1])
     assert np.exp(transitions).sum(1) + np.exp(ends) == pytest.approx(np.ones(4))
-    assert np.exp(starts).sum() + states.moves[-1, -1] == pytest.approx(1)
+    assert np.exp(starts).sum() + states.transitions[-1, -1] == pytest.approx(1)
 
 
 @given(st.lists(st.integers(0, len(WORDS) + 2), max_size=5))
@@ -112,8 +112,8 @@ def test_illegal_transitions_have_probability_zero():
     legal_transitions[0, 1] = False
     model = new_tagger(legal=(legal_transitions, np.ones(4, bool), np.ones(4, bool)))
     model.fit(*tagged_batch(SENTENCES))
-    assert model.moves[0][0, 1] == -np.inf
-    assert model.finalize().states.moves.sum(1) == pytest.approx(np.ones(5))
+    assert model.transitions[0][0, 1] == -np.inf
+    assert model.finalize().states.transitions.sum(1) == pytest.approx(np.ones(5))
 
 
 def test_tagger_does_not_count_words_without_a_tag():

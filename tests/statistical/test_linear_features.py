@@ -23,7 +23,7 @@ def token_rows(*rows: Sequence[int], segments: Sequence[Sequence[int]] | None = 
     inputs["lengths"] = np.array([len(row) for row in rows])
     if segments is not None:
         inputs["segments"] = np.concatenate([NONE, *map(np.array, segments)])
-    return TokenRows.from_rows(inputs, vocabulary=100, segmented=segments is not None)
+    return TokenRows.from_rows(inputs, vocab_size=100, is_segmented=segments is not None)
 
 
 def random_rows(count: int, seed: int) -> list[list[int]]:
@@ -43,7 +43,7 @@ def fit_text_features(
     rows: TokenRows, order: int = 2, pairs: bool = False, skipped: Sequence[int] = (), min_count: int | None = 1
 ):
     return TextFeatures.fit(
-        rows, vocabulary=100, order=order, pairs=pairs, skipped=np.array(skipped, np.int64), min_count=min_count
+        rows, vocab_size=100, order=order, is_pair=pairs, special_ids=np.array(skipped, np.int64), min_count=min_count
     )
 
 
@@ -61,7 +61,7 @@ def test_text_features_equal_scikit_learns_tfidf(monkeypatch, order: int, min_co
             counts[ngram] = counts.get(ngram, 0) + 1
     vectorizer = vectoriser(analyzer=lambda row: [x for x in ngrams(row) if counts.get(x, 0) >= min_count], binary=True)
     expected_train, expected_test = vectorizer.fit_transform(train).toarray(), vectorizer.transform(test).toarray()
-    monkeypatch.setattr(linear_features, "CHUNK", 7)  # a few rows at a time, which has no effect
+    monkeypatch.setattr(linear_features, "CHUNK_TOKENS", 7)  # a few rows at a time, which has no effect
     features = fit_text_features(token_rows(*train), order, min_count=min_count)
     names = {features.feature(column).tokens: column for column in range(features.width)}
     columns = [names[ngram] for ngram in sorted(vectorizer.vocabulary_, key=vectorizer.vocabulary_.__getitem__)]
@@ -154,7 +154,7 @@ def test_word_features_include_shapes_of_the_context():
     """Ids 0 to 2 are lowercase, 3 has a capital; nothing precedes the first."""
     rows = token_rows([3, 0])
     shapes = word_shapes(["a", "b", "c", "D"])
-    features = WordFeatures.fit(rows, np.arange(2), vocabulary=4, skipped=np.array([]), min_count=1, shapes=shapes)
+    features = WordFeatures.fit(rows, np.arange(2), vocab_size=4, special_ids=np.array([]), min_count=1, shapes=shapes)
     matrix = features.transform(rows, np.array([0]))
     features_of_word = [features.feature(column) for column in matrix.get_row(0)[0].tolist()]
     shape_fields = [feature.field for feature in features_of_word if not feature.tokens]
@@ -167,7 +167,7 @@ def test_word_features_include_shapes_of_the_context():
 
 def test_word_features_are_ngrams_of_the_context_with_position():
     rows = token_rows([1, 20, 21, 22], [23])
-    features = WordFeatures.fit(rows, np.array([1, 2, 3]), vocabulary=100, skipped=np.array([1]), min_count=1)
+    features = WordFeatures.fit(rows, np.array([1, 2, 3]), vocab_size=100, special_ids=np.array([1]), min_count=1)
     matrix = features.transform(rows, np.array([1, 4]))
     assert matrix.shape == (2, features.width)
     first = {features.feature(column) for column in matrix.get_row(0)[0].tolist()}
@@ -188,7 +188,7 @@ def test_word_features_are_ngrams_of_the_context_with_position():
 def test_passage_features_of_positions_by_hand():
     # 2 [CLS], 3 [SEP]; question 10 11, passage 20 10 11 21, then a row whose passage follows at once
     rows = token_rows([2, 10, 11, 3, 20, 10, 11, 21, 3], [30, 31, 30], segments=[[0] * 4 + [1] * 5, [0, 1, 1]])
-    features = PassageFeatures.fit(rows, vocabulary=100, skipped=np.array([2, 3]), shapes=np.zeros(101, np.int64))
+    features = PassageFeatures.fit(rows, vocab_size=100, special_ids=np.array([2, 3]), shapes=np.zeros(101, np.int64))
     values = features.transform(rows).parts[1].values
     columns = {name: values[:, column].tolist() for column, name in enumerate(FIGURES)}
     assert columns["outside the passage"] == [1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0]
@@ -214,7 +214,7 @@ def passage_with_question() -> tuple[TokenRows, PassageFeatures]:
     """Question 10 11; passage: 20 10 , 21 22 . 11 10 23 ! 24; punctuation is 30 (,) 31 (.) and 32 (!)."""
     rows = token_rows([10, 11, 20, 10, 30, 21, 22, 31, 11, 10, 23, 32, 24], segments=[[0] * 2 + [1] * 11])
     tokens = ["a"] * 30 + [",", ".", "!"] + ["a"] * 67
-    return rows, PassageFeatures.fit(rows, vocabulary=100, skipped=np.array([2]), shapes=word_shapes(tokens))
+    return rows, PassageFeatures.fit(rows, vocab_size=100, special_ids=np.array([2]), shapes=word_shapes(tokens))
 
 
 def test_passage_features_of_sentences_and_clauses_by_hand():
@@ -265,9 +265,9 @@ def test_passage_features_do_not_depend_on_the_chunk_size(monkeypatch):
     rows = [rng.integers(4, 20, 12).tolist() for _ in range(9)]
     passage_rows = token_rows(*rows, segments=[[0] * 4 + [1] * 8] * 9)
     shapes = word_shapes(["a", ",", ".", "1"] * 25)
-    features = PassageFeatures.fit(passage_rows, vocabulary=100, skipped=np.array([4]), shapes=shapes)
+    features = PassageFeatures.fit(passage_rows, vocab_size=100, special_ids=np.array([4]), shapes=shapes)
     unchunked = features.transform(passage_rows)
-    monkeypatch.setattr(linear_features, "CHUNK", 30)
+    monkeypatch.setattr(linear_features, "CHUNK_TOKENS", 30)
     chunked = features.transform(passage_rows)
     for token in range(9 * 12):
         for expected, computed in zip(unchunked.get_row(token), chunked.get_row(token), strict=True):
@@ -282,7 +282,7 @@ def test_passage_features_do_not_depend_on_other_rows():
     segments = [[0] * 8 + [1] * 52] * 200
     passage_rows = token_rows(*rows, segments=segments)
     features = PassageFeatures.fit(
-        passage_rows, vocabulary=100, skipped=np.array([4]), shapes=word_shapes(["a", "b", ",", "."] * 25)
+        passage_rows, vocab_size=100, special_ids=np.array([4]), shapes=word_shapes(["a", "b", ",", "."] * 25)
     )
     batched = features.transform(passage_rows).parts[1].values.reshape(200, 60, -1)
     for index, row in enumerate(rows):
@@ -299,11 +299,11 @@ def test_passage_features_of_no_tokens_are_empty():
 def test_inconsistent_token_rows_are_refused():
     tokens, lengths = np.array([1, 2, 3]), np.array([2, 1])
     with pytest.raises(ForebearError, match="3 tokens in all, but there are 2"):
-        TokenRows.from_rows({"tokens": tokens[:2], "lengths": lengths}, vocabulary=9, segmented=False)
+        TokenRows.from_rows({"tokens": tokens[:2], "lengths": lengths}, vocab_size=9, is_segmented=False)
     with pytest.raises(InputError, match="outside 0 to 2"):
-        TokenRows.from_rows({"tokens": tokens, "lengths": lengths}, vocabulary=3, segmented=False)
+        TokenRows.from_rows({"tokens": tokens, "lengths": lengths}, vocab_size=3, is_segmented=False)
     with pytest.raises(ForebearError, match="of the first"):
-        TokenRows.from_rows({"tokens": tokens, "lengths": lengths}, vocabulary=9, segmented=True)
+        TokenRows.from_rows({"tokens": tokens, "lengths": lengths}, vocab_size=9, is_segmented=True)
 
 
 def test_text_features_of_empty_rows_are_empty():

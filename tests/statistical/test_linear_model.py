@@ -40,7 +40,7 @@ def logistic(**options: object):
 def test_label_probabilities_equal_scikit_learns_logistic_regression(answers: int, pairs: bool):
     inputs, test_inputs = random_texts(150, pairs=pairs), random_texts(50, 1, pairs=pairs)
     gold = np.digitize(token_weight_sums(inputs), np.linspace(-2, 2, answers - 1))
-    model = LinearModel("label", vocabulary=VOCABULARY, answers=answers, pairs=pairs, penalty=0.1)
+    model = LinearModel("label", vocab_size=VOCABULARY, num_classes=answers, is_pair=pairs, penalty=0.1)
     assert model.fit(inputs, {"label": gold}).stop_reason == "found"
     peer = logistic(C=10).fit(dense_features(model, inputs), gold)
     probs = softmax(model.logits(test_inputs)["label"])
@@ -51,12 +51,12 @@ def test_label_probabilities_equal_scikit_learns_logistic_regression(answers: in
 def test_example_weights_have_scikit_learns_effect():
     inputs = random_texts(150)
     gold, example_weights = (token_weight_sums(inputs) > 0).astype(int), np.random.default_rng(2).uniform(0, 3, 150)
-    model = LinearModel("label", vocabulary=VOCABULARY, answers=2, penalty=0.5)
+    model = LinearModel("label", vocab_size=VOCABULARY, num_classes=2, penalty=0.5)
     model.fit(inputs, {"label": gold}, weights=example_weights)
     peer = logistic(C=2).fit(dense_features(model, inputs), gold, sample_weight=example_weights)
     probs = softmax(model.logits(inputs)["label"])
     assert np.abs(probs - peer.predict_proba(dense_features(model, inputs))).max() < 1e-4
-    plain = LinearModel("label", vocabulary=VOCABULARY, answers=2, penalty=0.5)
+    plain = LinearModel("label", vocab_size=VOCABULARY, num_classes=2, penalty=0.5)
     plain.fit(inputs, {"label": gold})
     assert np.abs(probs - softmax(plain.logits(inputs)["label"])).max() > 0.01
 
@@ -64,7 +64,7 @@ def test_example_weights_have_scikit_learns_effect():
 def test_multi_label_probabilities_equal_one_logistic_regression_each():
     inputs = random_texts(150)
     gold = np.stack([token_weight_sums(inputs, seed) > 0 for seed in (3, 4, 5)], axis=1).astype(int)
-    model = LinearModel("labels", vocabulary=VOCABULARY, answers=3, penalty=0.2)
+    model = LinearModel("labels", vocab_size=VOCABULARY, num_classes=3, penalty=0.2)
     model.fit(inputs, {"label": gold})
     probs = 1 / (1 + np.exp(-model.logits(inputs)["label"]))
     for column in range(3):
@@ -75,7 +75,7 @@ def test_multi_label_probabilities_equal_one_logistic_regression_each():
 def test_regression_equals_scikit_learns_ridge():
     inputs, test_inputs = random_texts(150), random_texts(50, 1)
     gold = 1000 + 20 * token_weight_sums(inputs)
-    model = LinearModel("number", vocabulary=VOCABULARY, penalty=0.7)
+    model = LinearModel("number", vocab_size=VOCABULARY, penalty=0.7)
     model.fit(inputs, {"label": gold})
     peer = linear_models.Ridge(alpha=0.7).fit(dense_features(model, inputs), gold)
     predictions = model.logits(test_inputs)["label"]
@@ -87,7 +87,7 @@ def test_tag_probabilities_equal_scikit_learns_with_some_words_untagged():
     inputs, test_inputs = random_texts(80), random_texts(20, 1)
     gold = (inputs["tokens"] + np.roll(inputs["tokens"], 1)) % 3
     gold[::4] = -1
-    model = LinearModel("tag", vocabulary=VOCABULARY, answers=3, penalty=1.0)
+    model = LinearModel("tag", vocab_size=VOCABULARY, num_classes=3, penalty=1.0)
     model.fit(inputs, {"tag": gold})
     tagged = np.flatnonzero(gold >= 0)
     peer = logistic(C=1).fit(dense_features(model, inputs, tagged), gold[tagged])
@@ -99,7 +99,7 @@ def test_tag_probabilities_equal_scikit_learns_with_some_words_untagged():
 def test_choice_of_two_equals_logistic_regression_of_their_difference():
     inputs = random_texts(160, pairs=True) | {"groups": np.repeat(np.arange(80), 2)}
     gold = token_weight_sums(inputs).reshape(80, 2).argmax(axis=1)
-    model = LinearModel("choice", vocabulary=VOCABULARY, pairs=True, penalty=0.5)
+    model = LinearModel("choice", vocab_size=VOCABULARY, is_pair=True, penalty=0.5)
     model.fit(inputs, {"choice": gold})
     rows = dense_features(model, inputs)
     peer = logistic(C=2, fit_intercept=False).fit(rows[1::2] - rows[::2], gold)
@@ -118,7 +118,7 @@ def test_span_scores_minimize_their_loss():
         for name, shift in (("start", 0), ("end", 0))
     }
     gold["end"][::5] = -1  # no gold answer
-    model = LinearModel("span", vocabulary=VOCABULARY, penalty=0.5)
+    model = LinearModel("span", vocab_size=VOCABULARY, penalty=0.5)
     model.fit(inputs, gold)
     rows = dense_features(model, inputs)
     for name, scores in model.logits(inputs).items():
@@ -151,9 +151,9 @@ def test_unlabeled_examples_have_no_effect():
     inputs = random_texts(100)
     gold = (token_weight_sums(inputs) > 0).astype(int)
     gold[50:] = -1
-    partly_labeled = LinearModel("label", vocabulary=VOCABULARY, answers=2)
+    partly_labeled = LinearModel("label", vocab_size=VOCABULARY, num_classes=2)
     partly_labeled.fit(inputs, {"label": gold})
-    weighted = LinearModel("label", vocabulary=VOCABULARY, answers=2)
+    weighted = LinearModel("label", vocab_size=VOCABULARY, num_classes=2)
     weighted.fit(inputs, {"label": np.abs(gold)}, weights=(gold >= 0).astype(float))
     assert np.array_equal(partly_labeled.logits(inputs)["label"], weighted.logits(inputs)["label"])
 
@@ -161,7 +161,7 @@ def test_unlabeled_examples_have_no_effect():
 def test_logits_of_rows_of_one_example_are_averaged():
     inputs = random_texts(100) | {"groups": np.repeat(np.arange(50), 2)}
     gold = (token_weight_sums(inputs).reshape(50, 2).sum(axis=1) > 0).astype(int)
-    model = LinearModel("label", vocabulary=VOCABULARY, answers=2)
+    model = LinearModel("label", vocab_size=VOCABULARY, num_classes=2)
     model.fit(inputs, {"label": gold})
     grouped = model.logits(inputs)["label"]
     single = model.logits({name: inputs[name] for name in ("tokens", "lengths")})["label"]
@@ -172,7 +172,7 @@ def test_fit_reports_progress_is_deterministic_and_stops_out_of_time():
     inputs = random_texts(150)
     gold = {"label": (token_weight_sums(inputs) > 0).astype(int)}
     reported: list[tuple[int, float]] = []
-    model = LinearModel("label", vocabulary=VOCABULARY, answers=2)
+    model = LinearModel("label", vocab_size=VOCABULARY, num_classes=2)
     result = model.fit(inputs, gold, progress=lambda *step: reported.append(step))
     assert [number for number, _ in reported] == list(range(1, result.iterations + 1))
     assert reported[-1][1] == result.loss < reported[0][1]
@@ -201,7 +201,7 @@ def test_linear_model_tells_chinese_paraphrases_from_other_pairs():
             "segments": np.concatenate([np.full(len(ids), number) for row in rows for number, ids in enumerate(row)]),
         }
 
-    model = LinearModel("label", vocabulary=tokenizer.vocab_size, answers=2, pairs=True)
+    model = LinearModel("label", vocab_size=tokenizer.vocab_size, num_classes=2, is_pair=True)
     model.fit(pair_inputs(paraphrases + other_pairs), {"label": np.array([1] * 4 + [0] * 4)})
     logits = model.logits(pair_inputs([("鱼很喜欢水", "鱼很中意水"), ("鱼很喜欢水", "今天天气好")]))["label"]
     assert logits.argmax(axis=1).tolist() == [1, 0]
@@ -221,6 +221,6 @@ def test_linear_model_accuracy_on_sst2(data: Path):
     tokenizer = train_tokenizer("words", train_texts, lower=True)
     rows = [tokenizer.encode_batch(random_texts) for random_texts in (train_texts, test_texts)]
     train_inputs, test_inputs = ({"tokens": encoded.ids, "lengths": encoded.counts} for encoded in rows)
-    model = LinearModel("label", vocabulary=tokenizer.vocab_size, answers=2)
+    model = LinearModel("label", vocab_size=tokenizer.vocab_size, num_classes=2)
     model.fit(train_inputs, {"label": train_labels})
     assert (model.logits(test_inputs)["label"].argmax(axis=1) == test_labels).mean() > 0.81

@@ -10,21 +10,21 @@ from forebear.errors import ForebearError, InputError
 from forebear.statistical.linear import LinearModel
 
 KINDS: list[tuple[str, dict[str, object]]] = [
-    ("label", {"answers": 2}), ("label", {"answers": 3, "order": 3}), ("label", {"answers": 2, "pairs": True}),
-    ("labels", {"answers": 2, "order": 1}), ("number", {}), ("tag", {"answers": 3}), ("choice", {"pairs": True}),
-    ("span", {}),
+    ("label", {"num_classes": 2}), ("label", {"num_classes": 3, "order": 3}),
+    ("label", {"num_classes": 2, "is_pair": True}), ("labels", {"num_classes": 2, "order": 1}), ("number", {}),
+    ("tag", {"num_classes": 3}), ("choice", {"is_pair": True}), ("span", {}),
 ]  # fmt: skip
 
 
 def fitted_model(kind: str, options: dict[str, object]) -> tuple[LinearModel, Arrays]:
     inputs = random_texts(60, pairs=True) | ({"groups": np.repeat(np.arange(20), 3)} if kind == "choice" else {})
-    model = LinearModel(kind, vocabulary=VOCABULARY, skipped=[0, 1], **options)  # type: ignore[arg-type]
+    model = LinearModel(kind, vocab_size=VOCABULARY, special_ids=[0, 1], **options)  # type: ignore[arg-type]
     rng = np.random.default_rng(7)
     targets = {
-        "label": {"label": rng.integers(0, model.answers, 60)},
-        "labels": {"label": rng.integers(0, 2, (60, model.answers))},
+        "label": {"label": rng.integers(0, model.num_classes, 60)},
+        "labels": {"label": rng.integers(0, 2, (60, model.num_classes))},
         "number": {"label": rng.normal(size=60)},
-        "tag": {"tag": rng.integers(0, model.answers, len(inputs["tokens"]))},
+        "tag": {"tag": rng.integers(0, model.num_classes, len(inputs["tokens"]))},
         "choice": {"choice": rng.integers(0, 3, 20)},
         "span": {"start": rng.integers(0, 4, 60), "end": rng.integers(0, 4, 60)},
     }
@@ -59,7 +59,7 @@ def test_feature_contributions_add_up_to_the_logit(kind: str, options: dict[str,
 
 def test_feature_contributions_name_their_ngrams():
     inputs = {"tokens": np.array([5, 6, 7, 8, 5, 7]), "lengths": np.array([2, 2, 2])}
-    model = LinearModel("label", vocabulary=VOCABULARY, answers=2)
+    model = LinearModel("label", vocab_size=VOCABULARY, num_classes=2)
     model.fit(inputs, {"label": np.array([1, 0, 0])})
     value_by_ngram = {
         contribution.tokens: contribution.value for contribution in model.feature_contributions(inputs, 0)
@@ -78,12 +78,12 @@ def test_saved_linear_model_loads_with_equal_logits_and_damage_is_refused(kind: 
     arrays = model.arrays()
     assert all(array.dtype.kind in "uf" for array in arrays.values())
     assert model.num_parameters == sum(arrays[name].size for name in ("weights", "bias") if name in arrays)
-    loaded = LinearModel(kind, vocabulary=VOCABULARY, skipped=[0, 1], **options)  # type: ignore[arg-type]
+    loaded = LinearModel(kind, vocab_size=VOCABULARY, special_ids=[0, 1], **options)  # type: ignore[arg-type]
     loaded.load({name: array.copy() for name, array in arrays.items()})
     for head, scores in model.logits(inputs).items():
         assert np.array_equal(scores, loaded.logits(inputs)[head])
     assert tuple(model.logits(inputs)) == model.heads
-    assert model.skipped.tolist() == [0, 1]  # needed to find the tokens of a contribution
+    assert model.special_ids.tolist() == [0, 1]  # needed to find the tokens of a contribution
     for name, array in arrays.items():
         with pytest.raises(ForebearError, match=name.replace(".", r"\.")):
             loaded.load({other: values for other, values in arrays.items() if other != name})
@@ -100,21 +100,21 @@ def test_saved_linear_model_loads_with_equal_logits_and_damage_is_refused(kind: 
     ("options", "message"),
     [
         ({"kind": "labell"}, "no kind of linear model"),
-        ({"kind": "label", "answers": 1}, "1 answers"),
-        ({"kind": "number", "answers": 2}, "2 answers"),
-        ({"kind": "label", "answers": 2, "order": 0}, "n-grams of up to 0"),
-        ({"kind": "label", "answers": 2, "least": 0}, "occur 0 times"),
-        ({"kind": "label", "answers": 2, "penalty": 0.0}, "penalty is 0"),
+        ({"kind": "label", "num_classes": 1}, "1 answers"),
+        ({"kind": "number", "num_classes": 2}, "2 answers"),
+        ({"kind": "label", "num_classes": 2, "order": 0}, "n-grams of up to 0"),
+        ({"kind": "label", "num_classes": 2, "min_count": 0}, "occur 0 times"),
+        ({"kind": "label", "num_classes": 2, "penalty": 0.0}, "penalty is 0"),
     ],
 )
 def test_invalid_linear_model_settings_are_refused(options: dict, message: str):
     with pytest.raises(InputError, match=message):
-        LinearModel(vocabulary=VOCABULARY, **options)
+        LinearModel(vocab_size=VOCABULARY, **options)
 
 
 def test_invalid_linear_model_targets_are_refused():
     inputs = random_texts(10)
-    model = LinearModel("label", vocabulary=VOCABULARY, answers=2)
+    model = LinearModel("label", vocab_size=VOCABULARY, num_classes=2)
     with pytest.raises(ForebearError, match="learned nothing yet"):
         model.logits(inputs)
     for gold, message in (
@@ -127,6 +127,6 @@ def test_invalid_linear_model_targets_are_refused():
     with pytest.raises(InputError, match="one number for each"):
         model.fit(inputs, {"label": np.zeros(10, int)}, weights=np.full(10, -1.0))
     with pytest.raises(ForebearError, match="outside of its row"):
-        LinearModel("span", vocabulary=VOCABULARY).fit(
+        LinearModel("span", vocab_size=VOCABULARY).fit(
             random_texts(10, pairs=True), {"start": np.full(10, 99), "end": np.zeros(10, int)}
         )

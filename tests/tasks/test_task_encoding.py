@@ -184,7 +184,7 @@ def test_logits_of_a_long_passage_are_computed_in_batches():
     batch_sizes: list[int] = []
 
     class FakeModel:
-        moves = None  # no CRF
+        transitions = None  # no CRF
 
         def logits(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
             batch_sizes.append(len(inputs["tokens"]))

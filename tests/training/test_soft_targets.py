@@ -30,7 +30,7 @@ TEXTS = ["The cat sat by the hill.", "The old fox saw the dog and ran.", "A bird
 class FakeTeacherModel:
     """A model whose logits follow from the first token of a sequence."""
 
-    moves = None
+    transitions = None
 
     def __init__(self, name: str, answers: int, *, per_token: bool = False) -> None:
         self.name, self.answers, self.per_token = name, answers, per_token

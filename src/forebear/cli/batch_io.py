@@ -378,7 +378,7 @@ class ExampleStream:
 
         assert self.run.task is not None
         count_before, file_format = self.count, _labeled_format(self.run, file, self.batch_options.encoding)
-        options: dict[str, Any] = {"labels": "optional", "on_bad_rows": "skip", "bad": self.rejected}
+        options: dict[str, Any] = {"labels": "optional", "on_bad_rows": "skip", "rejected": self.rejected}
         try:
             yield from read_examples([str(file)], self.run.task.name, file_format, **options)
         except InputError as error:

@@ -219,7 +219,7 @@ def prepare(
             "progress": lambda at, total: (reported_positions.append(at), progress(at, total)),
             "workers": workers,
         }
-        corpus = prepare_corpus(texts, tokenizer_used, reading=text_format, sentences=sentences, **options)
+        corpus = prepare_corpus(texts, tokenizer_used, text_format=text_format, sentences=sentences, **options)
     result = {"folder": str(corpus.folder), **corpus.metadata, "ledger": corpus.ledger.to_dict()}
     result |= {"tokenizer": corpus.tokenizer.describe(), "seconds": round(time.monotonic() - start_time, 3)}
     result["was_there"] = not reported_positions

@@ -63,11 +63,15 @@ class CleaningRules:
     """Drop a line of 20 characters or more once it has stood in this many documents (10)."""
 
     def __post_init__(self) -> None:
-        shares = ("drop_mojibake", "drop_replaced", "drop_near_duplicates")
-        for name in (*shares, "drop_shorter", "drop_longer_lines", "drop_repeated_lines"):
-            value, most = getattr(self, name), 1 if name in shares else float("inf")
-            if not 0 <= value <= most:
-                hint = "give a share between 0 (off) and 1" if name in shares else "give a number of at least 0 (off)"
+        fraction_names = ("drop_mojibake", "drop_replaced", "drop_near_duplicates")
+        for name in (*fraction_names, "drop_shorter", "drop_longer_lines", "drop_repeated_lines"):
+            value, max_value = getattr(self, name), 1 if name in fraction_names else float("inf")
+            if not 0 <= value <= max_value:
+                hint = (
+                    "give a share between 0 (off) and 1"
+                    if name in fraction_names
+                    else "give a number of at least 0 (off)"
+                )
                 raise InputError(f"--{name.replace('_', '-')} is {value}", hint=hint)
 
 
@@ -140,8 +144,8 @@ class _DocumentFilter:
         if rules.drop_replaced and text.count("\ufffd") >= rules.drop_replaced * len(text):
             return "lost bytes (U+FFFD)"
         if rules.drop_mojibake:
-            suspect = sum(len(match[0]) for _, match in find_mojibake(text))
-            if suspect >= rules.drop_mojibake * len(text):
+            num_suspect = sum(len(match[0]) for _, match in find_mojibake(text))
+            if num_suspect >= rules.drop_mojibake * len(text):
                 return "mojibake"
         if in_parts:
             return ""
@@ -174,7 +178,7 @@ def clean_documents(documents: Iterable[Document], rules: CleaningRules, ledger:
     """The cleaned documents. The ledger's stage "clean" is complete when the iterator is exhausted."""
     stage, document_filter, changes = ledger.stage(STAGE), _DocumentFilter(rules), _enabled_changes(rules)
     stage.add_in(documents=0, characters=0, bytes=0)
-    by_lines = bool(rules.drop_longer_lines or rules.drop_repeated_lines)
+    drops_lines = bool(rules.drop_longer_lines or rules.drop_repeated_lines)
     # Of the current document: why it is dropped, the parts given out, and whether it was judged.
     drop_reason, num_parts, is_checked = "", 0, False
     num_documents = characters = num_bytes = 0
@@ -190,7 +194,7 @@ def clean_documents(documents: Iterable[Document], rules: CleaningRules, ledger:
             is_checked = True
             drop_reason = document_filter.document_reason(document, in_parts=continues or document.part > 0)
             is_new_drop = bool(drop_reason)
-        if not drop_reason and by_lines:
+        if not drop_reason and drops_lines:
             document = _drop_lines(document, document_filter.line_reasons(document), ledger)
         if not drop_reason and (num_parts or _has_visible_text(document)):
             num_documents += num_parts == 0
@@ -239,10 +243,10 @@ def _remaining_word_ends(words: tuple[int, ...], spans: list[tuple[int, int]]) -
     """The ends of words in the spans that are kept; a word whose rest is dropped ends with its span."""
     ends: list[int] = []
     length = 0
-    for (start, end), following in zip(spans, [*(start for start, _ in spans[1:]), -1], strict=False):
+    for (start, end), next_start in zip(spans, [*(start for start, _ in spans[1:]), -1], strict=False):
         ends += [length + word - start for word in words[bisect_right(words, start) : bisect_right(words, end)]]
         length += end - start
-        if end != following and ends[-1:] != [length]:
+        if end != next_start and ends[-1:] != [length]:
             ends.append(length)
     return tuple(ends)
 
@@ -252,19 +256,19 @@ def _remaining_entities(
 ) -> tuple[tuple[int, int], ...]:
     """The entities that are kept completely, as positions in the kept text."""
     starts = [start for start, _ in spans]
-    lengths_before = [0, *accumulate(end - start for start, end in spans)]
+    preceding_lengths = [0, *accumulate(end - start for start, end in spans)]
 
-    def now(position: int) -> int:
+    def new_position(position: int) -> int:
         index = bisect_right(starts, position) - 1
-        return 0 if index < 0 else lengths_before[index] + min(position, spans[index][1]) - starts[index]
+        return 0 if index < 0 else preceding_lengths[index] + min(position, spans[index][1]) - starts[index]
 
-    new_spans = ((now(begin), now(end), end - begin) for begin, end in entities)
+    new_spans = ((new_position(begin), new_position(end), end - begin) for begin, end in entities)
     return tuple((begin, end) for begin, end, length in new_spans if end - begin == length)
 
 
 # --- Writing documents as plain text or JSONL, with their ledger, atomically ---
 
-UNMARKED = {"words": "ends of words", "entities": "entities"}
+LOST_IN_PLAIN_TEXT = {"words": "ends of words", "entities": "entities"}
 
 
 def write_documents(
@@ -295,7 +299,7 @@ def write_documents(
                 counts: Counter[str] = Counter(documents=0, characters=0, bytes=0)
                 for document, continues in with_continuation(documents):
                     counts.update(_document_counts(document))
-                    writer.write(document, goes_on=continues)
+                    writer.write(document, continues=continues)
                 stream.write(b"\n" if writer_class is _ParagraphWriter and counts["documents"] else b"")
             _account_written(counts, writer.output_counts, ledger)
             ledger.verify()
@@ -315,7 +319,7 @@ class _JsonlWriter:
         self.entities: list[tuple[int, int]] = []
         self.length = 0
 
-    def write(self, document: Document, *, goes_on: bool) -> None:
+    def write(self, document: Document, *, continues: bool) -> None:
         if document.part == 0:
             self.words, self.entities, self.length = [], [], 0
             self.stream.write(b'{"text": "')
@@ -324,7 +328,7 @@ class _JsonlWriter:
         self.entities += [(self.length + begin, self.length + end) for begin, end in document.entities or ()]
         self.length += len(document.text)
         self.output_counts.update(_document_counts(document))
-        if not goes_on:
+        if not continues:
             annotations = {"words": self.words, "entities": self.entities}
             suffix = "".join(f', "{name}": {json.dumps(values)}' for name, values in annotations.items() if values)
             self.stream.write(b'"' + suffix.encode() + b"}\n")
@@ -337,37 +341,37 @@ class _ParagraphWriter:
         self.stream = stream
         self.output_counts: Counter[str] = Counter(documents=0, characters=0, bytes=0)
         self.pending = ""  # the end of a part, which may turn out to be a blank line or a carriage return
-        self.line_open = self.is_begun = False  # whether something of the line and of the document is written
+        self.has_open_line = self.has_text = False  # whether something of the line and of the document is written
 
-    def write(self, document: Document, *, goes_on: bool) -> None:
+    def write(self, document: Document, *, continues: bool) -> None:
         if document.part == 0:
-            self.pending, self.line_open, self.is_begun = "", False, False
+            self.pending, self.has_open_line, self.has_text = "", False, False
         out: list[str] = []
         *lines, last = (self.pending + document.text).split("\n")
         self.pending = ""
         for line in lines:
             self._add_line(line, out)
-            self.line_open = False
+            self.has_open_line = False
         body = last.rstrip("\r")  # before a line end it would be read as half of one
-        if goes_on:
-            self.pending = last[len(body) :] if self.line_open or body.strip() else last
+        if continues:
+            self.pending = last[len(body) :] if self.has_open_line or body.strip() else last
         self._add_line(body, out)
         if text := "".join(out):
-            if not self.is_begun:
+            if not self.has_text:
                 # The first U+FEFF of a file is read as its byte order mark: a document's own needs another before it.
-                between = "\n\n" if self.output_counts["documents"] else "\ufeff" * text.startswith("\ufeff")
-                self.stream.write(between.encode())
+                separator = "\n\n" if self.output_counts["documents"] else "\ufeff" * text.startswith("\ufeff")
+                self.stream.write(separator.encode())
                 self.output_counts["documents"] += 1
-            self.is_begun = True
+            self.has_text = True
             self.stream.write(text.encode())
             self.output_counts.update(characters=len(text), bytes=utf8_size(text))
 
     def _add_line(self, line: str, out: list[str]) -> None:
-        if self.line_open:
+        if self.has_open_line:
             out.append(line.rstrip("\r"))
         elif line.strip():
-            out.append("\n" + line.rstrip("\r") if self.is_begun or out else line.rstrip("\r"))
-            self.line_open = True
+            out.append("\n" + line.rstrip("\r") if self.has_text or out else line.rstrip("\r"))
+            self.has_open_line = True
 
 
 def _document_counts(document: Document) -> dict[str, int]:
@@ -383,6 +387,10 @@ def _account_written(counts: Counter[str], output_counts: Counter[str], ledger: 
     stage.add_out(**output_counts)
     for unit in counts:
         if difference := counts[unit] - output_counts[unit]:
-            is_mark = unit in UNMARKED
-            reason = f"{UNMARKED[unit]}, which plain text does not mark" if is_mark else "blank lines inside documents"
+            is_annotation = unit in LOST_IN_PLAIN_TEXT
+            reason = (
+                f"{LOST_IN_PLAIN_TEXT[unit]}, which plain text does not mark"
+                if is_annotation
+                else "blank lines inside documents"
+            )
             stage.dropped.setdefault(reason, Counter()).update({unit: difference})

@@ -35,12 +35,15 @@ if TYPE_CHECKING:
 
 # --- The report and its issues ---
 
-Facts = dict[str, Any]
+Stats = dict[str, Any]
 Severity = Literal["good", "note", "warning", "problem"]
 
 LONG_LINE = 10_000
-SHORT = 20  # characters of a short document
-NEAR, SUSPECT = 0.8, 0.01  # thresholds suggested for --drop-near-duplicates, --drop-mojibake and --drop-replaced
+SHORT_DOCUMENT = 20  # characters of a short document
+NEAR_THRESHOLD, SUSPECT_FRACTION = (
+    0.8,
+    0.01,
+)  # thresholds suggested for --drop-near-duplicates, --drop-mojibake and --drop-replaced
 
 
 @dataclass(frozen=True)
@@ -56,21 +59,21 @@ class Issue:
 class CorpusReport:
     """All statistics as JSON values, by subject, and the issues for people."""
 
-    size: Facts = field(default_factory=dict)
-    scripts: Facts = field(default_factory=dict)
+    size: Stats = field(default_factory=dict)
+    scripts: Stats = field(default_factory=dict)
     languages: dict[str, int] = field(default_factory=dict)
-    chinese: Facts = field(default_factory=dict)
-    characters: list[Facts] = field(default_factory=list)
-    mojibake: list[Facts] = field(default_factory=list)
-    lines: Facts = field(default_factory=dict)
-    duplicates: Facts = field(default_factory=dict)
-    near_duplicates: Facts = field(default_factory=dict)
-    vocabulary: Facts = field(default_factory=dict)
-    tokenizers: Facts = field(default_factory=dict)
-    would_drop: list[Facts] = field(default_factory=list)
+    chinese: Stats = field(default_factory=dict)
+    characters: list[Stats] = field(default_factory=list)
+    mojibake: list[Stats] = field(default_factory=list)
+    lines: Stats = field(default_factory=dict)
+    duplicates: Stats = field(default_factory=dict)
+    near_duplicates: Stats = field(default_factory=dict)
+    vocabulary: Stats = field(default_factory=dict)
+    tokenizers: Stats = field(default_factory=dict)
+    would_drop: list[Stats] = field(default_factory=list)
     findings: list[Issue] = field(default_factory=list)
 
-    def to_dict(self) -> Facts:
+    def to_dict(self) -> Stats:
         issues = [{"severity": issue.severity, "what": issue.message, "remedy": issue.hint} for issue in self.findings]
         return asdict(self) | {"findings": issues}
 
@@ -84,7 +87,7 @@ def find_issues(report: CorpusReport, ledger: Ledger) -> list[Issue]:
     return sorted(issues, key=lambda issue: order.index(issue.severity))
 
 
-def _format_location(location: Facts) -> str:
+def _format_location(location: Stats) -> str:
     return f"{location['file']}:{location['line']}"
 
 
@@ -94,8 +97,8 @@ def _format_issues(report: CorpusReport) -> Iterator[Issue]:
     if not documents:
         yield Issue("problem", "there is no document with any text in it", "check the paths, --format and --encoding")
     if size["short"] > 0.2 * documents:
-        description = f"{size['short']:,} of {documents:,} documents are shorter than {SHORT} characters"
-        hint = f"--documents files or blank if they belong together, or --clean OUT --drop-shorter {SHORT}"
+        description = f"{size['short']:,} of {documents:,} documents are shorter than {SHORT_DOCUMENT} characters"
+        hint = f"--documents files or blank if they belong together, or --clean OUT --drop-shorter {SHORT_DOCUMENT}"
         yield Issue("note", description, hint)
     if documents < 10 and size["characters"] > 100_000:
         description = f"{size['characters']:,} characters are only {documents} documents: too few to hold some out"
@@ -124,7 +127,10 @@ def _character_issues(report: CorpusReport) -> Iterator[Issue]:
     advice: dict[str, tuple[Severity, str]] = {
         "control": ("warning", "--clean OUT removes them (--strip-controls)"),
         "invisible": ("note", "--clean OUT removes them (--strip-invisible)"),
-        "replacement": ("problem", f"read the original with its --encoding, or --clean OUT --drop-replaced {SUSPECT}"),
+        "replacement": (
+            "problem",
+            f"read the original with its --encoding, or --clean OUT --drop-replaced {SUSPECT_FRACTION}",
+        ),
         "private use": ("note", "no other reader knows these characters: replace them in the source"),
         "unassigned": ("note", "no character has these numbers: look at the places"),
     }
@@ -144,7 +150,7 @@ def _character_issues(report: CorpusReport) -> Iterator[Issue]:
 def _duplicate_issues(report: CorpusReport) -> Iterator[Issue]:
     for stats, relation, option in (
         (report.duplicates, "equal to", "--drop-duplicates, on by default"),
-        (report.near_duplicates, "nearly equal to", f"--drop-near-duplicates {NEAR}"),
+        (report.near_duplicates, "nearly equal to", f"--drop-near-duplicates {NEAR_THRESHOLD}"),
     ):
         if stats["documents"]:
             share = stats["characters"] / max(report.size["characters"], 1)
@@ -197,17 +203,17 @@ def _reading_issues(ledger: Ledger) -> Iterator[Issue]:
 
 # --- Counting ---
 
-EXAMPLES = 5
-BATCH = 1 << 18  # characters processed at a time: many short documents cost no more than one long one
-OPTIONS = (
-    "--strip-controls", "--strip-invisible", "--drop-duplicates", f"--drop-near-duplicates {NEAR}", "--nfkc",
-    "--squeeze-spaces", f"--drop-shorter {SHORT}", f"--drop-mojibake {SUSPECT}", f"--drop-replaced {SUSPECT}",
-    f"--drop-longer-lines {LONG_LINE}", f"--drop-repeated-lines {MIN_REPEATS}",
+MAX_EXAMPLES = 5
+BATCH_CHARACTERS = 1 << 18  # characters processed at a time: many short documents cost no more than one long one
+CLEANING_OPTIONS = (
+    "--strip-controls", "--strip-invisible", "--drop-duplicates", f"--drop-near-duplicates {NEAR_THRESHOLD}", "--nfkc",
+    "--squeeze-spaces", f"--drop-shorter {SHORT_DOCUMENT}", f"--drop-mojibake {SUSPECT_FRACTION}",
+    f"--drop-replaced {SUSPECT_FRACTION}", f"--drop-longer-lines {LONG_LINE}", f"--drop-repeated-lines {MIN_REPEATS}",
 )  # fmt: skip
-FEW = 20  # texts of a sample; if there are fewer, it is divided by sentences
-ENOUGH = 20_000  # characters of a sample that is divided: one half for training, one for evaluation
-WRAPPED = re.compile(r"[a-z,]\n(?=[a-z])")  # a line end in the middle of an English sentence
-SIZES = {"words": 30_000, "characters": 10_000, "wordpiece": 8_000, "bytepair": 8_000}
+MIN_SAMPLE_TEXTS = 20  # texts of a sample; if there are fewer, it is divided by sentences
+MIN_SPLIT_CHARACTERS = 20_000  # characters of a sample that is divided: one half for training, one for evaluation
+WRAPPED_LINE = re.compile(r"[a-z,]\n(?=[a-z])")  # a line end in the middle of an English sentence
+VOCAB_SIZES = {"words": 30_000, "characters": 10_000, "wordpiece": 8_000, "bytepair": 8_000}
 
 
 def text_report(
@@ -226,19 +232,19 @@ def text_report(
         train: Whether to train tokenizers if none are given.
     """
     counters = _ReportCounters()
-    for batch in batches_by_size(with_continuation(documents), lambda pair: len(pair[0].text) + 1, BATCH):
+    for batch in batches_by_size(with_continuation(documents), lambda pair: len(pair[0].text) + 1, BATCH_CHARACTERS):
         counters.add(batch)
     report = counters.report()
     sample, training_texts = counters.sample.texts(), []
-    if len(sample) < FEW:
+    if len(sample) < MIN_SAMPLE_TEXTS:
         sample = [sentence for text in sample for sentence in split_sentences(text)]
     if tokenizers is None and train and sample:
         from forebear.data.tokenizers.train import train_tokenizer
 
         training_texts = sample
-        if sum(map(len, sample)) >= ENOUGH:
+        if sum(map(len, sample)) >= MIN_SPLIT_CHARACTERS:
             training_texts, sample = sample[::2], sample[1::2]
-        tokenizers = {kind: train_tokenizer(kind, training_texts, size=size) for kind, size in SIZES.items()}
+        tokenizers = {kind: train_tokenizer(kind, training_texts, size=size) for kind, size in VOCAB_SIZES.items()}
     report.tokenizers = {"sample": {"documents": len(sample), "characters": sum(map(len, sample))}}
     report.tokenizers["trained_on"] = {"documents": len(training_texts), "characters": sum(map(len, training_texts))}
     report.tokenizers["kinds"] = measure_tokenizers(sample, tokenizers or {})
@@ -254,7 +260,7 @@ class _OpenDocument:
     start: str
     counts: np.ndarray = field(default_factory=lambda: np.zeros(len(CLASSES), np.int64))
     characters: int = 0
-    suspect: int = 0
+    num_suspect: int = 0
     digests: list[bytes] = field(default_factory=list)
     signature: np.ndarray | None = None
 
@@ -270,10 +276,12 @@ class _ReportCounters:
         self.classes = np.zeros(len(CLASSES), np.int64)
         self.languages: Counter[str] = Counter()
         self.chinese = np.zeros(2, np.int64)
-        self.special: dict[int, Facts] = {}
-        self.mistakes: dict[str, Facts] = {}
-        self.loss: dict[str, Counter[str]] = {option: Counter(documents=0, characters=0) for option in OPTIONS}
-        self.duplicates = DuplicateCounter(NEAR, EXAMPLES)
+        self.special: dict[int, Stats] = {}
+        self.mistakes: dict[str, Stats] = {}
+        self.dropped_by_option: dict[str, Counter[str]] = {
+            option: Counter(documents=0, characters=0) for option in CLEANING_OPTIONS
+        }
+        self.duplicates = DuplicateCounter(NEAR_THRESHOLD, MAX_EXAMPLES)
         self.words, self.sample = unicode.WordCounter(), DocumentSample()
         self.open_document = _OpenDocument(("", 0), "")
 
@@ -287,35 +295,35 @@ class _ReportCounters:
         self.classes += counts.sum(axis=0)
         self.size.update(bytes=len(text.encode("utf-8", "surrogatepass")) - len(batch))
 
-        def where(position: int) -> Facts:  # slow, as it counts line ends: for examples only
+        def location_of(position: int) -> Stats:  # slow, as it counts line ends: for examples only
             number = bisect_right(ends, position)
             line = text.count("\n", ends[number] - lengths[number], position)
             return document_location_dict(document_location(batch[number][0], line))
 
         for char_class, point, position, count in unicode.special_characters(codes, classes):
-            new = {"point": f"U+{point:04X}", "name": unicodedata.name(chr(point), ""), "kind": char_class}
-            entry = self.special.setdefault(point, {**new, "count": 0, "examples": []})
+            initial = {"point": f"U+{point:04X}", "name": unicodedata.name(chr(point), ""), "kind": char_class}
+            entry = self.special.setdefault(point, {**initial, "count": 0, "examples": []})
             entry["count"] += count
-            entry["examples"] += [where(position)] if len(entry["examples"]) < EXAMPLES else []
-        suspect = [0] * len(batch)
+            entry["examples"] += [location_of(position)] if len(entry["examples"]) < MAX_EXAMPLES else []
+        num_suspect = [0] * len(batch)
         counted: set[tuple[str, int]] = set()
         for mistake, match in unicode.find_mojibake(text, codes):
             number = bisect_right(ends, match.start())
-            new = {"places": 0, "documents": 0, "examples": [], "remedy": mistake.hint}
-            entry = self.mistakes.setdefault(mistake.name, new)
+            initial = {"places": 0, "documents": 0, "examples": [], "remedy": mistake.hint}
+            entry = self.mistakes.setdefault(mistake.name, initial)
             entry["places"] += 1
             entry["documents"] += (mistake.name, number) not in counted
             counted.add((mistake.name, number))
-            suspect[number] += len(match[0])
-            if len(entry["examples"]) < EXAMPLES:
+            num_suspect[number] += len(match[0])
+            if len(entry["examples"]) < MAX_EXAMPLES:
                 decoded = mistake.decode(match[0][:400])
-                entry["examples"].append({**where(match.start()), "text": match[0][:40], "meant": decoded[:40]})
-        for number, (document, goes_on) in enumerate(batch):
-            han = codes[ends[number] - lengths[number] : ends[number]]
-            self._add_document(document, goes_on, counts[number], han, suspect[number])
+                entry["examples"].append({**location_of(match.start()), "text": match[0][:40], "meant": decoded[:40]})
+        for number, (document, continues) in enumerate(batch):
+            document_codes = codes[ends[number] - lengths[number] : ends[number]]
+            self._add_document(document, continues, counts[number], document_codes, num_suspect[number])
 
     def _add_document(
-        self, document: Document, goes_on: bool, counts: np.ndarray, codes: np.ndarray, suspect: int
+        self, document: Document, continues: bool, counts: np.ndarray, codes: np.ndarray, num_suspect: int
     ) -> None:
         text = document.text
         if document.part == 0:
@@ -323,7 +331,7 @@ class _ReportCounters:
         open_document = self.open_document
         open_document.counts += counts
         open_document.characters += len(text)
-        open_document.suspect += suspect
+        open_document.num_suspect += num_suspect
         open_document.digests.append(text_digest(text))
         if (signature := minhash_signature(text)) is not None:
             earlier = open_document.signature
@@ -332,14 +340,14 @@ class _ReportCounters:
             self.chinese += unicode.count_simplified_traditional(codes)
         self._add_lines(document)
         self.words.add(text)
-        self._count_loss("--squeeze-spaces", documents=0, characters=len(text) - len(squeeze_spaces(text)))
+        self._count_dropped("--squeeze-spaces", documents=0, characters=len(text) - len(squeeze_spaces(text)))
         if not unicodedata.is_normalized("NFKC", text):
-            self._count_loss("--nfkc", characters=0)
+            self._count_dropped("--nfkc", characters=0)
         digest = open_document.digests[0]
-        if goes_on or document.part:
+        if continues or document.part:
             self.sample.add(text, open_document.digests[-1])
             digest = hashlib.blake2b(b"".join(open_document.digests), digest_size=16).digest()
-        if not goes_on:
+        if not continues:
             self._finish_document(digest, in_parts=document.part > 0, text=text)
 
     def _finish_document(self, digest: bytes, *, in_parts: bool, text: str) -> None:
@@ -352,18 +360,18 @@ class _ReportCounters:
         is_new = self.duplicates.add(digest, open_document.signature, length, open_document.location, in_parts=in_parts)
         if is_new and not in_parts:
             self.sample.add(text, digest)
-        if length < SHORT:
-            self._count_loss(f"--drop-shorter {SHORT}", characters=length)
-        if open_document.suspect and open_document.suspect >= SUSPECT * length:
-            self._count_loss(f"--drop-mojibake {SUSPECT}", characters=length)
+        if length < SHORT_DOCUMENT:
+            self._count_dropped(f"--drop-shorter {SHORT_DOCUMENT}", characters=length)
+        if open_document.num_suspect and open_document.num_suspect >= SUSPECT_FRACTION * length:
+            self._count_dropped(f"--drop-mojibake {SUSPECT_FRACTION}", characters=length)
         num_replaced = int(open_document.counts[CLASS_IDS["replacement"]])
-        if num_replaced and num_replaced >= SUSPECT * length:
-            self._count_loss(f"--drop-replaced {SUSPECT}", characters=length)
+        if num_replaced and num_replaced >= SUSPECT_FRACTION * length:
+            self._count_dropped(f"--drop-replaced {SUSPECT_FRACTION}", characters=length)
 
     def _add_lines(self, document: Document) -> None:
         lines = document.text.split("\n")
         self.size.update(lines=len(lines) - (document.part > 0))
-        self.line_breaks.update(breaks=len(lines) - 1, inside=len(WRAPPED.findall(document.text)))
+        self.line_breaks.update(breaks=len(lines) - 1, inside=len(WRAPPED_LINE.findall(document.text)))
         self.duplicates.count(lines, document_location(document), continued=document.part > 0)
         longest = max(map(len, lines))
         if longest > self.longest_line[0]:
@@ -371,24 +379,26 @@ class _ReportCounters:
             self.longest_line = (longest, document_location(document, number_of_longest))
         if longest > LONG_LINE:
             long = [len(line) + 1 for line in lines if len(line) > LONG_LINE]
-            self._count_loss(f"--drop-longer-lines {LONG_LINE}", documents=0, lines=len(long), characters=sum(long))
+            self._count_dropped(f"--drop-longer-lines {LONG_LINE}", documents=0, lines=len(long), characters=sum(long))
 
-    def _count_loss(self, option: str, **counts: int) -> None:
-        self.loss[option].update({"documents": 1} | counts)
+    def _count_dropped(self, option: str, **counts: int) -> None:
+        self.dropped_by_option[option].update({"documents": 1} | counts)
 
     def report(self) -> CorpusReport:
         equal, near, repeated = self.duplicates.to_dict()
         by_class = dict(zip(CLASSES, self.classes.tolist(), strict=True))
-        for option, counts in (("--drop-duplicates", equal), (f"--drop-near-duplicates {NEAR}", near)):
+        for option, counts in (("--drop-duplicates", equal), (f"--drop-near-duplicates {NEAR_THRESHOLD}", near)):
             in_parts = {"documents": counts["in_parts"], "characters": counts["characters_in_parts"]}
-            self._count_loss(option, **{unit: counts[unit] - in_parts[unit] for unit in in_parts})
-        self._count_loss(f"--drop-repeated-lines {repeated['allowed']}", documents=0, **self.duplicates.repeated_counts)
-        self._count_loss("--strip-controls", documents=0, characters=by_class["control"])
-        self._count_loss("--strip-invisible", documents=0, characters=by_class["invisible"])
+            self._count_dropped(option, **{unit: counts[unit] - in_parts[unit] for unit in in_parts})
+        self._count_dropped(
+            f"--drop-repeated-lines {repeated['allowed']}", documents=0, **self.duplicates.repeated_counts
+        )
+        self._count_dropped("--strip-controls", documents=0, characters=by_class["control"])
+        self._count_dropped("--strip-invisible", documents=0, characters=by_class["invisible"])
         simplified, traditional = self.chinese.tolist()
         chinese_script = unicode.chinese_script(simplified, traditional)
-        num_short = self.loss[f"--drop-shorter {SHORT}"]["documents"]
-        long = self.loss[f"--drop-longer-lines {LONG_LINE}"]
+        num_short = self.dropped_by_option[f"--drop-shorter {SHORT_DOCUMENT}"]["documents"]
+        long = self.dropped_by_option[f"--drop-longer-lines {LONG_LINE}"]
         return CorpusReport(
             size={
                 **self.size, "median": self._quantile(0.5), "ninety_percent": self._quantile(0.9), "short": num_short,
@@ -408,24 +418,24 @@ class _ReportCounters:
             duplicates=equal,
             near_duplicates=near,
             vocabulary=self.words.to_dict(),
-            would_drop=[{"option": option, **counts} for option, counts in self.loss.items()],
+            would_drop=[{"option": option, **counts} for option, counts in self.dropped_by_option.items()],
         )  # fmt: skip
 
-    def _quantile(self, share: float) -> int:
+    def _quantile(self, fraction: float) -> int:
         """A quantile of the lengths of documents, which are rounded down to three digits."""
         num_passed, length = 0, 0
         for length in sorted(self.lengths):
             num_passed += self.lengths[length]
-            if num_passed >= share * self.size["documents"]:
+            if num_passed >= fraction * self.size["documents"]:
                 break
         return length
 
 
-def measure_tokenizers(texts: Sequence[str], tokenizers: Mapping[str, Tokenizer]) -> Facts:
+def measure_tokenizers(texts: Sequence[str], tokenizers: Mapping[str, Tokenizer]) -> Stats:
     """Statistics of each tokenizer on the texts: length of tokens, unknown tokens, texts without tokens."""
     characters = sum(map(len, texts))
-    size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
-    stats: Facts = {}
+    num_bytes = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+    stats: Stats = {}
     for name, tokenizer in tokenizers.items():
         ids, counts = tokenizer.encode_many(texts)
         is_unknown = ids == (-1 if tokenizer.unk_id is None else tokenizer.unk_id)
@@ -433,14 +443,14 @@ def measure_tokenizers(texts: Sequence[str], tokenizers: Mapping[str, Tokenizer]
         stats[name] = {
             "kind": tokenizer.kind, "size": tokenizer.vocab_size, "tokens": len(ids), "unknown": int(is_unknown.sum()),
             "unknown_share": float(is_unknown.sum() / tokens), "characters_per_token": characters / tokens,
-            "bytes_per_token": size / tokens, "documents_without_tokens": int((counts == 0).sum()),
+            "bytes_per_token": num_bytes / tokens, "documents_without_tokens": int((counts == 0).sum()),
         }  # fmt: skip
-        missing: Counter[str] = Counter()
+        unknown_words: Counter[str] = Counter()
         starts = np.cumsum(counts) - counts
         for number in np.unique(np.searchsorted(starts, np.flatnonzero(is_unknown), "right") - 1)[:100]:
             text = texts[int(number)]
-            pieces = tokenizer.encode(text)
-            tokens_in_text = zip(pieces.spans, pieces.ids, strict=True)
-            missing.update(text[begin:end] for (begin, end), i in tokens_in_text if i == tokenizer.unk_id)
-        stats[name]["examples"] = [word for word, _ in missing.most_common(10)]
+            encoding = tokenizer.encode(text)
+            tokens_in_text = zip(encoding.spans, encoding.ids, strict=True)
+            unknown_words.update(text[start:end] for (start, end), i in tokens_in_text if i == tokenizer.unk_id)
+        stats[name]["examples"] = [word for word, _ in unknown_words.most_common(10)]
     return stats

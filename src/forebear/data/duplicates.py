@@ -41,10 +41,10 @@ class DuplicateGroup:
 
 
 class ExactDuplicates:
-    """A set of digests of documents, of at most `most` distinct ones."""
+    """A set of digests of documents, of at most `max_documents` distinct ones."""
 
-    def __init__(self, most: int = MAX_DISTINCT) -> None:
-        self.max_documents = most
+    def __init__(self, max_documents: int = MAX_DISTINCT) -> None:
+        self.max_documents = max_documents
         self.groups: dict[bytes, DuplicateGroup] = {}
         self.is_full = False
         self._first: dict[bytes, int] = {}  # number of the file and line in one integer: half the memory of a tuple
@@ -71,67 +71,71 @@ class ExactDuplicates:
 
 # --- Near-duplicates (MinHash with banding) ---
 
-SHINGLE = 5  # characters
-SHORTEST = 50  # characters without white space; shorter documents have too few shingles to compare
-VALUES, BANDS = 128, 16
-ROWS = VALUES // BANDS
-BLOCK = 4096  # shingles hashed at a time: (VALUES, BLOCK) stays in cache
+SHINGLE_CHARACTERS = 5  # characters
+MIN_CHARACTERS = 50  # characters without white space; shorter documents have too few shingles to compare
+NUM_HASHES, NUM_BANDS = 128, 16
+HASHES_PER_BAND = NUM_HASHES // NUM_BANDS
+SHINGLES_PER_BLOCK = 4096  # shingles hashed at a time: (NUM_HASHES, SHINGLES_PER_BLOCK) stays in cache
 
 _random = np.random.Generator(np.random.PCG64(5))
-_FACTORS = _random.integers(0, 1 << 32, (VALUES, 1), np.uint32) | np.uint32(1)
-_TERMS = _random.integers(0, 1 << 32, (VALUES, 1), np.uint32)
-_KEYS = _random.integers(0, 1 << 63, ROWS // 4, np.uint64) | np.uint64(1)
+_FACTORS = _random.integers(0, 1 << 32, (NUM_HASHES, 1), np.uint32) | np.uint32(1)
+_OFFSETS = _random.integers(0, 1 << 32, (NUM_HASHES, 1), np.uint32)
+_KEYS = _random.integers(0, 1 << 63, HASHES_PER_BAND // 4, np.uint64) | np.uint64(1)
 _BASE = np.uint32(0x9E3779B1)
-_BAND = np.arange(BANDS)
+_BAND = np.arange(NUM_BANDS)
 
 
 def minhash_signature(text: str) -> np.ndarray | None:
-    """(VALUES,) uint32: two texts agree in a value with the probability of their shingles' Jaccard similarity.
+    """(NUM_HASHES,) uint32: two texts agree in a value with the probability of their shingles' Jaccard similarity.
 
     The minimum of the signatures of its parts is the signature of a document. None for text too short to compare.
     """
     codes = code_points("".join(text.lower().split()), surrogates="keep")
-    if len(codes) < SHORTEST:
+    if len(codes) < MIN_CHARACTERS:
         return None
-    count = len(codes) - SHINGLE + 1
+    count = len(codes) - SHINGLE_CHARACTERS + 1
     hashes = codes[:count].copy()
-    for i in range(1, SHINGLE):
+    for i in range(1, SHINGLE_CHARACTERS):
         hashes *= _BASE
         hashes += codes[i : i + count]
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):  # mix all bits
         hashes ^= hashes >> np.uint32(shift)
         hashes *= np.uint32(factor)
     hashes ^= hashes >> np.uint32(16)
-    signature = np.full(VALUES, 0xFFFFFFFF, np.uint32)
-    for start in range(0, count, BLOCK):
-        permuted = hashes[start : start + BLOCK] * _FACTORS
-        permuted += _TERMS
+    signature = np.full(NUM_HASHES, 0xFFFFFFFF, np.uint32)
+    for start in range(0, count, SHINGLES_PER_BLOCK):
+        permuted = hashes[start : start + SHINGLES_PER_BLOCK] * _FACTORS
+        permuted += _OFFSETS
         np.minimum(signature, permuted.min(axis=1), out=signature)
     return signature
 
 
 class NearDuplicates:
-    """An index of signatures that finds near-duplicates; its memory grows with the documents, up to `most`.
+    """An index of signatures that finds near-duplicates; its memory grows with the documents, up to `max_documents`.
 
     Each band of a signature is hashed to a slot that holds the first document with that band. Candidates are compared
     value by value, so that collisions can hide a similarity but never invent one.
     """
 
-    def __init__(self, threshold: float = 0.8, most: int = MAX_COMPARED) -> None:
-        self.threshold, self.max_documents, self.count, self.is_full = threshold, most, 0, False
-        self._values = np.empty((1024, VALUES), np.uint16)  # 16 of 32 bits: random values agree once in 65,536
-        self._slots = np.zeros((BANDS, 4096), np.uint32)
+    def __init__(self, threshold: float = 0.8, max_documents: int = MAX_COMPARED) -> None:
+        self.threshold, self.max_documents, self.count, self.is_full = threshold, max_documents, 0, False
+        self._values = np.empty((1024, NUM_HASHES), np.uint16)  # 16 of 32 bits: random values agree once in 65,536
+        self._slots = np.zeros((NUM_BANDS, 4096), np.uint32)
 
     def find(self, signature: np.ndarray) -> tuple[int, float] | None:
         """The number of the most similar document, and the estimated similarity, if it reaches the threshold."""
         values = signature.astype(np.uint16)
         candidates = self._slots[_BAND, self._band_slots(values)]
-        numbers = np.unique(candidates[candidates > 0]) - 1
-        if not len(numbers):
+        document_indices = np.unique(candidates[candidates > 0]) - 1
+        if not len(document_indices):
             return None
-        similarity = (self._values[numbers] == values).mean(axis=1)
-        best = int(similarity.argmax())
-        return (int(numbers[best]), float(similarity[best])) if similarity[best] >= self.threshold else None
+        similarity = (self._values[document_indices] == values).mean(axis=1)
+        most_similar = int(similarity.argmax())
+        return (
+            (int(document_indices[most_similar]), float(similarity[most_similar]))
+            if similarity[most_similar] >= self.threshold
+            else None
+        )
 
     def add(self, signature: np.ndarray) -> int | None:
         """Adds a document; returns its number, or None if the index is full."""
@@ -144,7 +148,7 @@ class NearDuplicates:
         self.count += 1
         first = self.count - 1
         if 2 * self.count > self._slots.shape[1]:  # all are inserted again into a larger table
-            first, self._slots = 0, np.zeros((BANDS, 4 * self._slots.shape[1]), np.uint32)
+            first, self._slots = 0, np.zeros((NUM_BANDS, 4 * self._slots.shape[1]), np.uint32)
         for number in range(first, self.count):
             slots = self._band_slots(self._values[number])
             is_free = self._slots[_BAND, slots] == 0
@@ -152,8 +156,8 @@ class NearDuplicates:
         return self.count - 1
 
     def _band_slots(self, values: np.ndarray) -> np.ndarray:
-        """The slot of each band, (BANDS,)."""
-        words = values.view(np.uint64).reshape(BANDS, -1)
+        """The slot of each band, (NUM_BANDS,)."""
+        words = values.view(np.uint64).reshape(NUM_BANDS, -1)
         keys = (words * _KEYS).sum(axis=1)
         keys ^= keys >> np.uint64(29)
         keys *= np.uint64(0xBF58476D1CE4E5B9)
@@ -181,11 +185,11 @@ class RepeatedLines:
         """For each line, whether as many earlier documents as are allowed contain it."""
         if not continued:
             self._current_document.clear()
-        too_often: list[bool] = []
+        is_repeated: list[bool] = []
         for line in lines:
             line = line.strip()
             if len(line) < MIN_LINE_LENGTH:
-                too_often.append(False)
+                is_repeated.append(False)
                 continue
             line_hash = hash(line)
             if line_hash not in self._current_document:
@@ -193,22 +197,22 @@ class RepeatedLines:
                 self.counts[line_hash] += 1
                 if self.counts[line_hash] == self.max_repeats + 1:
                     self.examples[line_hash] = (line[:200], location)
-            too_often.append(self.counts[line_hash] > self.max_repeats)
+            is_repeated.append(self.counts[line_hash] > self.max_repeats)
         if len(self.counts) > self.max_lines:
             median = sorted(self.counts.values())[len(self.counts) // 2]
             self.counts = Counter({line_hash: count for line_hash, count in self.counts.items() if count > median})
             self._current_document.clear()
             self.is_full = True
-        return too_often
+        return is_repeated
 
-    def most_common(self, number: int) -> list[tuple[str, int, DocumentLocation]]:
+    def most_common(self, count: int) -> list[tuple[str, int, DocumentLocation]]:
         """The lines of the most documents: (line, documents, a location)."""
         candidates = [
             (line, self.counts[line_hash], location)
             for line_hash, (line, location) in self.examples.items()
             if line_hash in self.counts
         ]
-        return sorted(candidates, key=lambda item: -item[1])[:number]
+        return sorted(candidates, key=lambda item: -item[1])[:count]
 
 
 class DuplicateCounter:
@@ -220,7 +224,7 @@ class DuplicateCounter:
         self.near_counts: Counter[str] = Counter(**self.exact_counts, too_short=0)
         self.repeated_counts: Counter[str] = Counter(lines=0, characters=0)
         self.examples = examples
-        self._places: dict[int, DocumentLocation] = {}
+        self._locations: dict[int, DocumentLocation] = {}
         self._groups: dict[int, list[tuple[float, DocumentLocation]]] = {}
 
     def add(
@@ -242,7 +246,7 @@ class DuplicateCounter:
             self._count(self.near_counts, characters, in_parts)
             self._groups.setdefault(match[0], []).append((match[1], location))
         elif (number := self.near.add(signature)) is not None:
-            self._places[number] = location
+            self._locations[number] = location
         return True
 
     @staticmethod
@@ -250,8 +254,8 @@ class DuplicateCounter:
         counts.update(documents=1, characters=characters, in_parts=in_parts, characters_in_parts=in_parts * characters)
 
     def count(self, lines: list[str], location: DocumentLocation, *, continued: bool) -> None:
-        for line, too_often in zip(lines, self.lines.count(lines, location, continued=continued), strict=True):
-            if too_often:
+        for line, is_repeated in zip(lines, self.lines.count(lines, location, continued=continued), strict=True):
+            if is_repeated:
                 self.repeated_counts.update(lines=1, characters=len(line) + 1)
 
     def to_dict(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
@@ -271,7 +275,7 @@ class DuplicateCounter:
                 {**document_location_dict(location), "similarity": round(similarity, 3)}
                 for similarity, location in members[: self.examples]
             ]
-            first = document_location_dict(self._places[number])
+            first = document_location_dict(self._locations[number])
             groups.append({"first": first, "copies": len(members), "examples": examples})
         top = [
             {"text": line, "documents": count, **document_location_dict(location)}
@@ -287,21 +291,21 @@ def document_location_dict(location: DocumentLocation) -> dict[str, Any]:
 
 # --- A sample of the text ---
 
-SAMPLE = 1_000_000  # characters
-EXCERPT = 20_000  # characters of one document taken at a time
+SAMPLE_CHARACTERS = 1_000_000  # characters
+EXCERPT_CHARACTERS = 20_000  # characters of one document taken at a time
 
 
 class DocumentSample:
     """The documents with the smallest digests, up to a number of characters; independent of their order."""
 
-    def __init__(self, limit: int = SAMPLE) -> None:
+    def __init__(self, limit: int = SAMPLE_CHARACTERS) -> None:
         self.limit, self.characters = limit, 0
         self.heap: list[tuple[int, str]] = []
 
     def add(self, text: str, digest: bytes) -> None:
-        for start in range(0, len(text), EXCERPT):
-            piece = text[start : start + EXCERPT]
-            rank = -int.from_bytes(text_digest(piece) if len(text) > EXCERPT else digest)
+        for start in range(0, len(text), EXCERPT_CHARACTERS):
+            piece = text[start : start + EXCERPT_CHARACTERS]
+            rank = -int.from_bytes(text_digest(piece) if len(text) > EXCERPT_CHARACTERS else digest)
             if self.characters >= self.limit and rank < self.heap[0][0]:
                 continue
             heapq.heappush(self.heap, (rank, piece))

@@ -103,14 +103,14 @@ def tagged_entities(documents: Sequence[Document], sentences: Sequence[str]) -> 
 
     `sentences` are those of the documents. An entity that spans two sentences is dropped.
     """
-    begins = np.cumsum(lengths := text_lengths([document.text for document in documents])) - lengths
-    with_starts = zip(documents, begins.tolist(), strict=True)
-    bounds = ((begin + a, begin + b) for document, begin in with_starts for a, b in document.entities or ())
+    starts = np.cumsum(lengths := text_lengths([document.text for document in documents])) - lengths
+    with_starts = zip(documents, starts.tolist(), strict=True)
+    bounds = ((start + a, start + b) for document, start in with_starts for a, b in document.entities or ())
     spans = flatten_ints(bounds).reshape(-1, 2)
     ends = np.cumsum(text_lengths(sentences))
-    sentence = np.searchsorted(ends, spans[:, 0], side="right")
-    is_whole = spans[:, 1] <= ends[sentence]
-    return (spans + sentence[:, np.newaxis])[is_whole]
+    sentence_ids = np.searchsorted(ends, spans[:, 0], side="right")
+    is_complete = spans[:, 1] <= ends[sentence_ids]
+    return (spans + sentence_ids[:, np.newaxis])[is_complete]
 
 
 def entity_flags(tokens: EncodedBatch, tagged: np.ndarray, dictionary_matches: np.ndarray) -> np.ndarray:
@@ -120,25 +120,28 @@ def entity_flags(tokens: EncodedBatch, tagged: np.ndarray, dictionary_matches: n
     matches that share a word, the first is kept.
     """
     assert tokens.starts is not None
-    word = np.cumsum(tokens.starts) - 1
-    count = int(tokens.starts.sum())
-    tagged, dictionary_matches = _entity_words(tokens, word, tagged), _entity_words(tokens, word, dictionary_matches)
-    num_covered = np.concatenate(([0], np.cumsum(_span_mask(tagged, count))))
+    word_ids = np.cumsum(tokens.starts) - 1
+    num_words = int(tokens.starts.sum())
+    tagged, dictionary_matches = (
+        _entity_words(tokens, word_ids, tagged),
+        _entity_words(tokens, word_ids, dictionary_matches),
+    )
+    num_covered = np.concatenate(([0], np.cumsum(_span_mask(tagged, num_words))))
     is_free = num_covered[dictionary_matches[:, 1]] == num_covered[dictionary_matches[:, 0]]
     candidates = np.concatenate((tagged, dictionary_matches[is_free]))
     entities = without_overlap(candidates[np.argsort(candidates[:, 0], kind="stable")])
     entities = entities[entities[:, 0] < entities[:, 1]]
-    flags = np.where(_span_mask(entities, count), ENTITY_INSIDE, NONE).astype(np.uint8)[word]
+    flags = np.where(_span_mask(entities, num_words), ENTITY_INSIDE, NONE).astype(np.uint8)[word_ids]
     flags[np.flatnonzero(tokens.starts)[entities[:, 0]]] = ENTITY_BEGIN
     return flags
 
 
-def _entity_words(tokens: EncodedBatch, word: np.ndarray, spans: np.ndarray) -> np.ndarray:
+def _entity_words(tokens: EncodedBatch, word_ids: np.ndarray, spans: np.ndarray) -> np.ndarray:
     """(entities, 2) the first word of each and the one after its last; entities without tokens are dropped."""
-    begin = np.searchsorted(np.maximum.accumulate(tokens.last), spans[:, 0])
-    end = np.searchsorted(np.maximum.accumulate(tokens.first), spans[:, 1])
-    has_tokens = begin < end
-    return np.stack((word[begin[has_tokens]], word[end[has_tokens] - 1] + 1), axis=1)
+    first_token = np.searchsorted(np.maximum.accumulate(tokens.last), spans[:, 0])
+    end_token = np.searchsorted(np.maximum.accumulate(tokens.first), spans[:, 1])
+    has_tokens = first_token < end_token
+    return np.stack((word_ids[first_token[has_tokens]], word_ids[end_token[has_tokens] - 1] + 1), axis=1)
 
 
 def _span_mask(spans: np.ndarray, count: int) -> np.ndarray:

@@ -27,9 +27,9 @@ from forebear.errors import ForebearError, InputError
 if TYPE_CHECKING:
     import rjieba
 
-_CHUNK = 1 << 14  # characters given to rjieba at a time; more only takes more memory
-_SAFE = "\n。，、；！？ "  # rjieba never joins these with what follows: text can be divided after one
-_LONGEST = 64  # characters of a dictionary word; a longer line is prose, not a dictionary
+_CHUNK_CHARACTERS = 1 << 14  # characters given to rjieba at a time; more only takes more memory
+_SAFE_BREAKS = "\n。，、；！？ "  # rjieba never joins these with what follows: text can be divided after one
+_MAX_WORD_LENGTH = 64  # characters of a dictionary word; a longer line is prose, not a dictionary
 _MAX_REGEX_PREFIXES = 1000  # prefixes of words up to which a regular expression is faster than a table of pairs
 _HASH_BITS = 20
 _FREQUENCY_AND_TAG = re.compile(
@@ -86,15 +86,15 @@ class Segmenter:
     def _merge_ends(self, text: str, ends: list[int]) -> list[int]:
         """The ends without those inside a dictionary word, and with the boundaries of that word."""
         merged: list[int] = []
-        num_seen = 0  # ends already looked at
+        num_merged = 0  # ends already looked at
         for start, stop in self._finder.find(text):
-            index = bisect_left(ends, start, num_seen)
-            merged += ends[num_seen:index]
+            index = bisect_left(ends, start, num_merged)
+            merged += ends[num_merged:index]
             if start > (merged[-1] if merged else 0):
                 merged.append(start)
             merged.append(stop)
-            num_seen = bisect_right(ends, stop, index)
-        return merged + ends[num_seen:] if merged else ends
+            num_merged = bisect_right(ends, stop, index)
+        return merged + ends[num_merged:] if merged else ends
 
 
 def dictionary_digest(words: Iterable[str]) -> str:
@@ -106,24 +106,24 @@ class DictionaryMatcher:
 
     def __init__(self, words: Iterable[str]) -> None:
         self.words = frozenset(words)
-        self.single = "".join(sorted(word for word in self.words if len(word) == 1))
+        self.single_characters = "".join(sorted(word for word in self.words if len(word) == 1))
         lengths: dict[str, set[int]] = {}
         for word in self.words:
             if len(word) > 1:
                 lengths.setdefault(word[:2], {1} if word[0] in self.words else set()).add(len(word))
         self.lengths = {head: tuple(sorted(word_lengths, reverse=True)) for head, word_lengths in lengths.items()}
-        self.others = (1,) if self.single else ()  # lengths to try where no longer word can start
+        self.default_lengths = (1,) if self.single_characters else ()  # lengths to try where no longer word can start
         self.pattern: re.Pattern[str] | None = None
-        if 0 < len(lengths) + len(self.single) <= _MAX_REGEX_PREFIXES:
-            patterns = [f"[{re.escape(self.single)}]"] if self.single else []
+        if 0 < len(lengths) + len(self.single_characters) <= _MAX_REGEX_PREFIXES:
+            patterns = [f"[{re.escape(self.single_characters)}]"] if self.single_characters else []
             if lengths:  # the first two characters of words
                 first, second = (re.escape("".join(sorted({head[index] for head in lengths}))) for index in (0, 1))
                 patterns.append(f"[{first}](?=[{second}])")
             self.pattern = re.compile("|".join(patterns))
         else:
-            self.begins = np.zeros(1 << _HASH_BITS, dtype=bool)
+            self.is_pair_start = np.zeros(1 << _HASH_BITS, dtype=bool)
             codes = code_points("".join(lengths), surrogates="keep").reshape(-1, 2)
-            self.begins[_pair_hash(codes[:, 0], codes[:, 1])] = True
+            self.is_pair_start[_pair_hash(codes[:, 0], codes[:, 1])] = True
 
     def find(self, text: str) -> Iterator[tuple[int, int]]:
         """Start and end of each match: from left to right, the longest at a position, not overlapping."""
@@ -131,7 +131,7 @@ class DictionaryMatcher:
         for start in self._candidate_starts(text):
             if start < end:
                 continue
-            for length in self.lengths.get(text[start : start + 2], self.others):
+            for length in self.lengths.get(text[start : start + 2], self.default_lengths):
                 stop = start + length
                 is_word = text[start:stop] in self.words
                 if is_word and not _splits_latin_word(text, start) and not _splits_latin_word(text, stop):
@@ -143,10 +143,12 @@ class DictionaryMatcher:
         if self.pattern:
             return [match.start() for match in self.pattern.finditer(text)]
         codes = code_points(text, surrogates="keep")
-        begins = self.begins[_pair_hash(codes[:-1], codes[1:])]
-        if self.single:
-            begins = np.append(begins, False) | np.isin(codes, code_points(self.single, surrogates="keep"))
-        return np.flatnonzero(begins).tolist()
+        is_start = self.is_pair_start[_pair_hash(codes[:-1], codes[1:])]
+        if self.single_characters:
+            is_start = np.append(is_start, False) | np.isin(
+                codes, code_points(self.single_characters, surrogates="keep")
+            )
+        return np.flatnonzero(is_start).tolist()
 
 
 def _pair_hash(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -172,7 +174,11 @@ def _jieba() -> rjieba.Jieba:
 
 def _segment(text: str) -> Iterable[str]:
     """rjieba's words of a text of any length, chunk by chunk."""
-    return _segment_chunk(text) if len(text) <= _CHUNK else chain.from_iterable(map(_segment_chunk, _chunks(text)))
+    return (
+        _segment_chunk(text)
+        if len(text) <= _CHUNK_CHARACTERS
+        else chain.from_iterable(map(_segment_chunk, _chunks(text)))
+    )
 
 
 def _segment_chunk(text: str) -> list[str]:
@@ -191,9 +197,15 @@ def _segment_chunk(text: str) -> list[str]:
 def _chunks(text: str) -> Iterator[str]:
     """The text in chunks of bounded size, which end after a safe character if possible."""
     start = 0
-    while len(text) - start > _CHUNK:
-        limit = start + _CHUNK
-        end = next((position for safe in _SAFE if (position := text.rfind(safe, start, limit)) >= 0), limit - 1) + 1
+    while len(text) - start > _CHUNK_CHARACTERS:
+        limit = start + _CHUNK_CHARACTERS
+        end = (
+            next(
+                (position for separator in _SAFE_BREAKS if (position := text.rfind(separator, start, limit)) >= 0),
+                limit - 1,
+            )
+            + 1
+        )
         yield text[start:end]
         start = end
     yield text[start:]
@@ -212,10 +224,10 @@ def read_dictionary(path: str | PathLike[str]) -> Iterator[str]:
             hint = "save the dictionary as UTF-8"
             raise InputError("the dictionary is not UTF-8 here", file=path, line=number, hint=hint) from error
         if text.strip() and not text.startswith("#"):
-            word, fault = _parse_dictionary_line(text)
-            if fault:
+            word, error_message = _parse_dictionary_line(text)
+            if error_message:
                 hint = "write one word a line; a frequency and a tag may follow; a tab shows where the word ends"
-                raise InputError(fault, file=path, line=number, hint=hint)
+                raise InputError(error_message, file=path, line=number, hint=hint)
             yield word
 
 
@@ -225,7 +237,7 @@ def _parse_dictionary_line(line: str) -> tuple[str, str]:
     A word may contain spaces. A tab ends it, so that `iPhone 15` can be distinguished from a frequency of 15.
     """
     word, tab, rest = line.partition("\t")
-    if len(word) > 2 * _LONGEST or len(rest) > _LONGEST:
+    if len(word) > 2 * _MAX_WORD_LENGTH or len(rest) > _MAX_WORD_LENGTH:
         return word, f"a line of {len(line):,} characters is no word"
     match = _FREQUENCY_AND_TAG.search(f" {rest.replace(chr(9), ' ')}" if tab else word)
     if match is None or (tab and rest.strip() and match.start() > 0):
@@ -234,8 +246,8 @@ def _parse_dictionary_line(line: str) -> tuple[str, str]:
     if frequency and not frequency.isdigit():
         return word, f"the frequency {frequency} is not a whole number"
     word = (word if tab else word[: match.start()]).strip()
-    if len(word) > _LONGEST:
-        return word, f"a word of {len(word)} characters; a dictionary's words have at most {_LONGEST}"
+    if len(word) > _MAX_WORD_LENGTH:
+        return word, f"a word of {len(word)} characters; a dictionary's words have at most {_MAX_WORD_LENGTH}"
     if not word or not word.isprintable():
         return word, f"{line!r} has no word that can be printed"
     return word, ""

@@ -34,7 +34,7 @@ LINE_END = "\n\r\v\f\x85\u2028\u2029"  # Unicode's mandatory breaks
 _TITLES = ("《》", "〈〉")
 _TITLE_REACH = 32  # characters; an unclosed title mark must not swallow the rest of the text
 _BARE_REACH = 4  # characters; quotes and spaces before the first word
-_INITIAL = 2  # letters between the dots of U.S., Ph.D., J.R.R.
+_MAX_INITIAL_LENGTH = 2  # letters between the dots of U.S., Ph.D., J.R.R.
 _MAX_LENGTH = 1 << 13  # characters; the maximum length of a sentence, unless a word is longer
 _WORD_REACH = 16  # characters; longer than any abbreviation listed below
 
@@ -174,13 +174,13 @@ def _add_punctuation_ends(text: str, start: int, end: int, ends: list[int]) -> N
     """Adds the ends of sentences at punctuation inside text[start:end]."""
     quotes = _QuoteState(text, start, end)
     for match in _CANDIDATE.finditer(text, start, end):
-        following = match.end()
-        if following == end:
+        next_position = match.end()
+        if next_position == end:
             return
         after_marks = end_of_marks = match.end(1)
-        if following > end_of_marks and not text[end_of_marks:following].isspace():
-            end_of_marks, following = _skip_closing(text, end_of_marks, following, quotes)
-        if _is_end(text, start, match.start(), after_marks, end_of_marks, following):
+        if next_position > end_of_marks and not text[end_of_marks:next_position].isspace():
+            end_of_marks, next_position = _skip_closing(text, end_of_marks, next_position, quotes)
+        if _is_end(text, start, match.start(), after_marks, end_of_marks, next_position):
             ends.append(end_of_marks)
             start = end_of_marks
 
@@ -188,69 +188,69 @@ def _add_punctuation_ends(text: str, start: int, end: int, ends: list[int]) -> N
 class _QuoteState:
     """Tracks which straight double quotes of a span are open, from left to right."""
 
-    __slots__ = ("counted", "end", "odd", "text")
+    __slots__ = ("counted", "end", "parity", "text")
 
     def __init__(self, text: str, start: int, end: int) -> None:
-        self.text, self.counted, self.end, self.odd = text, start, end, 0
+        self.text, self.counted, self.end, self.parity = text, start, end, 0
 
-    def closes(self, place: int) -> bool:
+    def closes(self, position: int) -> bool:
         """Whether the straight quote here is a closing one, by white space around it, else by counting."""
         text = self.text
-        spaced_before = text[place - 1].isspace()
-        spaced_after = place + 1 == self.end or text[place + 1].isspace()
-        if text[place] == "'":  # as often an apostrophe: counting does not help
-            return not spaced_before
-        if spaced_before != spaced_after:
-            return spaced_after
-        self.odd ^= text.count('"', self.counted, place) & 1
-        self.counted = place
-        return self.odd == 1
+        has_space_before = text[position - 1].isspace()
+        has_space_after = position + 1 == self.end or text[position + 1].isspace()
+        if text[position] == "'":  # as often an apostrophe: counting does not help
+            return not has_space_before
+        if has_space_before != has_space_after:
+            return has_space_after
+        self.parity ^= text.count('"', self.counted, position) & 1
+        self.counted = position
+        return self.parity == 1
 
 
-def _skip_closing(text: str, closed_end: int, stop: int, quotes: _QuoteState) -> tuple[int, int]:
+def _skip_closing(text: str, closed_end: int, limit: int, quotes: _QuoteState) -> tuple[int, int]:
     """The end of closing quotes and brackets after the marks, and the position of the next visible character."""
-    at = closed_end
-    while at < stop:
-        character = text[at]
+    position = closed_end
+    while position < limit:
+        character = text[position]
         if character.isspace():
-            at += 1
+            position += 1
             continue
-        if character in _MARKS and text[at - 1].isspace():  # tokenized `. . .`, but not `He left. .NET stayed.`
-            while at + 1 < stop and text[at + 1] in _MARKS:
-                at += 1
-            if at + 1 == stop:
-                return closed_end, stop - len(text[closed_end:stop].lstrip())
+        if character in _MARKS and text[position - 1].isspace():  # tokenized `. . .`, but not `He left. .NET stayed.`
+            while position + 1 < limit and text[position + 1] in _MARKS:
+                position += 1
+            if position + 1 == limit:
+                return closed_end, limit - len(text[closed_end:limit].lstrip())
         elif character == "[":  # the number of a footnote, [12], belongs to the sentence before
-            if at > closed_end:
-                return closed_end, at
-            at = text.index("]", at, stop)
-        elif character in "\"'" and not quotes.closes(at):
-            return closed_end, at
-        at += 1
-        closed_end = at
-    return closed_end, stop
+            if position > closed_end:
+                return closed_end, position
+            position = text.index("]", position, limit)
+        elif character in "\"'" and not quotes.closes(position):
+            return closed_end, position
+        position += 1
+        closed_end = position
+    return closed_end, limit
 
 
-def _is_end(text: str, start: int, mark: int, after_marks: int, place: int, following: int) -> bool:
-    """Whether a sentence from `start` ends at `place`: punctuation at `mark`, next visible character at `following`."""
-    after, spaced = text[following], following > place
-    if after in _CONTINUING or (after == "—" and not spaced):
+def _is_end(text: str, start: int, mark: int, after_marks: int, position: int, next_position: int) -> bool:
+    """Whether a sentence from `start` ends at `position`: punctuation at `mark`, before `next_position` only spaces."""
+    after, has_space = text[next_position], next_position > position
+    if after in _CONTINUING or (after == "—" and not has_space):
         return False
     before = text[mark - 1] if mark > start else " "
-    if place > after_marks and text[max(start, mark - 1 - (before == " ")) : mark].strip() in _OPENING:
+    if position > after_marks and text[max(start, mark - 1 - (before == " ")) : mark].strip() in _OPENING:
         return False  # (?) and “！” and [ … ] quote punctuation or mark an omission
     if mark - start <= _BARE_REACH and not any(map(str.isalnum, text[start:mark])):
         return False  # `" ... Thirteen Years Later "`: no word yet
-    if not _HARD_SET.isdisjoint(text[mark:place]):
+    if not _HARD_SET.isdisjoint(text[mark:position]):
         return not _is_in_title(text, start, mark)
     marks, wide_before = text[mark:after_marks], before >= "\u2e80"
-    if not spaced:
+    if not has_space:
         if not wide_before and after < "\u2e80":
             return False
         return _ends_unspaced(marks, wide_before, after) and not _is_in_title(text, start, mark)
     if after.islower() and not wide_before:
         return False
-    return marks != "." or before.isspace() or not _is_abbreviation(text, start, mark, following)
+    return marks != "." or before.isspace() or not _is_abbreviation(text, start, mark, next_position)
 
 
 def _ends_unspaced(marks: str, wide_before: bool, after: str) -> bool:
@@ -273,14 +273,14 @@ def _is_in_title(text: str, start: int, mark: int) -> bool:
     return False
 
 
-def _is_abbreviation(text: str, start: int, dot: int, following: int) -> bool:
+def _is_abbreviation(text: str, start: int, dot: int, next_position: int) -> bool:
     """Whether the single full stop at `dot` belongs to an abbreviation or a list number."""
     if dot - start <= 2 * _WORD_REACH and _NUMBERING.fullmatch(text[start:dot].strip()):
         return True
     match = _WORD.search(text[max(start, dot - _WORD_REACH) : dot])
     if not match:
         return False
-    word, next_char = match[0], text[following]
+    word, next_char = match[0], text[next_position]
     if len(word) > 1 and word.isupper() and "." not in word:
         word = word.capitalize()
     if word in _NEVER:
@@ -289,9 +289,11 @@ def _is_abbreviation(text: str, start: int, dot: int, following: int) -> bool:
         return next_char.isdigit()
     if word in _BEFORE_CAPITAL:
         return not next_char.isupper()
-    initials = word[0].isalpha() and ("." in word or word.isupper()) and max(map(len, word.split("."))) <= _INITIAL
-    if word in _BEFORE_STARTER or initials:
-        starter = _NEXT_WORD.match(text, following)
+    is_initials = (
+        word[0].isalpha() and ("." in word or word.isupper()) and max(map(len, word.split("."))) <= _MAX_INITIAL_LENGTH
+    )
+    if word in _BEFORE_STARTER or is_initials:
+        starter = _NEXT_WORD.match(text, next_position)
         return not starter or starter[0] not in _STARTERS
     return False
 
@@ -299,10 +301,12 @@ def _is_abbreviation(text: str, start: int, dot: int, following: int) -> bool:
 # --- Lines of documents by their bytes, without making strings; the reference is `split_sentences` with `lines` ---
 
 
-LINE_FEED, TAILS = b"\n", 8  # line separator; white space at the end of a line up to which this is used
-_WHITE = np.array([chr(code).isspace() for code in range(128)] + [False] * 128)  # ASCII white space
-_LINES_WIDE = [c.encode() for c in map(chr, range(128, 0x3001)) if c.isspace()]
-_WIDE_TWO, _WIDE_THREE = ([int.from_bytes(c, "big") for c in _LINES_WIDE if len(c) == size] for size in (2, 3))
+LINE_FEED, MAX_TRAILING_SPACES = b"\n", 8  # line separator; white space at the end of a line up to which this is used
+_IS_ASCII_SPACE = np.array([chr(code).isspace() for code in range(128)] + [False] * 128)  # ASCII white space
+_WIDE_SPACES = [c.encode() for c in map(chr, range(128, 0x3001)) if c.isspace()]
+_TWO_BYTE_SPACES, _THREE_BYTE_SPACES = (
+    [int.from_bytes(c, "big") for c in _WIDE_SPACES if len(c) == size] for size in (2, 3)
+)
 
 
 class DocumentLines(NamedTuple):
@@ -311,7 +315,7 @@ class DocumentLines(NamedTuple):
     data: bytes  # all documents, a line feed at the end of each
     ends: np.ndarray  # the end of each line, without the white space before the next one
     sizes: np.ndarray  # the bytes of each in its document
-    many: np.ndarray  # lines of each document
+    line_counts: np.ndarray  # lines of each document
 
 
 def document_lines(documents: Sequence[Document]) -> DocumentLines | None:
@@ -319,14 +323,14 @@ def document_lines(documents: Sequence[Document]) -> DocumentLines | None:
     if any(line_end in document.text for document in documents for line_end in LINE_END[1:]):
         return None
     has_final_newlines = np.array([document.text.endswith("\n") for document in documents])
-    pieces = [d.utf8 if d.text.endswith("\n") else d.utf8 + LINE_FEED for d in documents]
-    data, borders = b"".join(pieces), np.cumsum(text_lengths(pieces))
+    encoded_documents = [d.utf8 if d.text.endswith("\n") else d.utf8 + LINE_FEED for d in documents]
+    data, document_ends = b"".join(encoded_documents), np.cumsum(text_lengths(encoded_documents))
     ends = _visible_ends(np.frombuffer(data, np.uint8))
     if ends is None:
         return None
-    num_lines = np.diff(np.searchsorted(ends, borders), prepend=0)
+    num_lines = np.diff(np.searchsorted(ends, document_ends), prepend=0)
     last_lines = np.cumsum(num_lines) - 1
-    ends[last_lines] = borders  # white space after its last line belongs to the document
+    ends[last_lines] = document_ends  # white space after its last line belongs to the document
     sizes = np.diff(ends, prepend=0)
     sizes[last_lines] -= ~has_final_newlines
     return DocumentLines(data, ends, sizes, num_lines)
@@ -335,17 +339,21 @@ def document_lines(documents: Sequence[Document]) -> DocumentLines | None:
 def _visible_ends(data: np.ndarray) -> np.ndarray | None:
     """The end of the visible part of each line of a text that ends with a line feed; None if a line is blank."""
     ends = np.flatnonzero(data == ord(LINE_FEED))
-    begins = np.concatenate(([0], ends[:-1] + 1))
-    for _ in range(TAILS):
-        if (ends <= begins).any():
+    starts = np.concatenate(([0], ends[:-1] + 1))
+    for _ in range(MAX_TRAILING_SPACES):
+        if (ends <= starts).any():
             return None
-        white = _WHITE[data[ends - 1]]
-        if not white.any():
+        is_space = _IS_ASCII_SPACE[data[ends - 1]]
+        if not is_space.any():
             break
-        ends -= white
+        ends -= is_space
     else:
         return None
-    wide = ends[data[ends - 1] >= 128]
-    two = data[wide - 2].astype(np.int64) << 8 | data[wide - 1]
-    three = data[np.maximum(wide - 3, 0)].astype(np.int64) << 16 | two
-    return None if np.isin(two, _WIDE_TWO).any() or np.isin(three, _WIDE_THREE).any() else ends
+    wide_ends = ends[data[ends - 1] >= 128]
+    last_two_bytes = data[wide_ends - 2].astype(np.int64) << 8 | data[wide_ends - 1]
+    last_three_bytes = data[np.maximum(wide_ends - 3, 0)].astype(np.int64) << 16 | last_two_bytes
+    return (
+        None
+        if np.isin(last_two_bytes, _TWO_BYTE_SPACES).any() or np.isin(last_three_bytes, _THREE_BYTE_SPACES).any()
+        else ends
+    )

@@ -52,18 +52,18 @@ TokenizerKind = Literal["words", "characters", "wordpiece", "bytepair"]
 WHITESPACE = "spaces"  # a word tokenizer that splits at white space only
 TOKENIZER_KINDS: tuple[str, ...] = (*get_args(TokenizerKind), WHITESPACE)
 MAX_VOCAB_SIZE = 1 << 28  # entries, more than any text has words
-COMPRESSED = 20  # how many times as large as its file compressed text is assumed to be at most
-LONGEST_WORD = 100  # characters; a longer run without a space is text of a script without spaces
-LINES = TextFormat(documents="lines", format="text")
+MAX_COMPRESSION_RATIO = 20  # how many times as large as its file compressed text is assumed to be at most
+MAX_WORD_LENGTH = 100  # characters; a longer run without a space is text of a script without spaces
+LINE_FORMAT = TextFormat(documents="lines", format="text")
 SCRIPT_SAMPLE = 200_000  # characters of each side by which its script is detected
-CHINESE_FROM = 0.3  # share of Chinese characters from which a text is Chinese, names and numbers included
+MIN_CHINESE_FRACTION = 0.3  # share of Chinese characters from which a text is Chinese, names and numbers included
 PRETOKENIZED_SAMPLE = 1 << 18  # characters
 MIN_PUNCTUATION = 20  # punctuation marks, below which nothing can be said
-MIN_ISOLATED = 0.95  # of them stand between spaces in pre-tokenized text
+MIN_ISOLATED_FRACTION = 0.95  # of them stand between spaces in pre-tokenized text
 # Marks that stand alone, and those at a word's end or start. A mark within a word says nothing (1,000), nor does a full
 # stop or a colon at its end (No., U.S.), unless a line ends there.
 _ENDING, _OPENING = ',;!?)"，。；：！？）、', '("（'
-MARKS = re.compile(
+PUNCTUATION = re.compile(
     rf"(?P<alone>(?<!\S)[.:{_ENDING}{_OPENING}](?!\S))|[{_ENDING}](?!\S)|[.:](?=[^\S\n]*$)|(?<!\S)[{_OPENING}]",
     re.MULTILINE,
 )
@@ -109,9 +109,9 @@ def prepare_source(
     tokenizer: str | os.PathLike[str] | Tokenizer | None,
     *,
     default: str = "bytepair",
-    needs: Sequence[str] = (),
-    least_count: int | None = None,
-    vocabulary: int | None = None,
+    required_roles: Sequence[str] = (),
+    min_count: int | None = None,
+    vocab_size: int | None = None,
     held_out: float = 0.0,
     workers: int | None = None,
     learning_progress: ProgressFn | None = None,
@@ -122,26 +122,32 @@ def prepare_source(
     Args:
         tokenizer: A tokenizer, a file, or a kind that is trained on this text.
         default: The kind, if `tokenizer` is None.
-        needs: Roles of special tokens that a tokenizer trained now must have.
-        least_count: Minimum count of words; then a word tokenizer has every word that is as frequent.
-        vocabulary: Vocabulary size; by default it depends on the size of the text.
+        required_roles: Roles of special tokens that a tokenizer trained now must have.
+        min_count: Minimum count of words; then a word tokenizer has every word that is as frequent.
+        vocab_size: Vocabulary size; by default it depends on the size of the text.
         held_out: Share of the text on which a tokenizer is not trained.
     """
     if is_corpus(source):
         corpus = Corpus.open(source.paths[0])
-        _check_tokenizer(corpus, tokenizer, vocabulary)
+        _check_tokenizer(corpus, tokenizer, vocab_size)
         return corpus
     segmenter = source.segmenter()
     entities = None if source.entities is None else EntityDictionary.from_file(source.entities)
     tokenizer, single_pass = tokenizer or default, None
     if not isinstance(tokenizer, Tokenizer):
-        size = vocabulary
-        if vocabulary is None:
-            size = suggest_vocab_size(str(tokenizer), sum(file.file_stamp()[2] for file in find_sources(source.paths)))
-        options = TokenizerTrainingOptions(size=size if str(tokenizer) in TOKENIZER_KINDS else None)
-        if tokenizer == WHITESPACE or (tokenizer == "words" and least_count is not None):
-            options = replace(options, size=MAX_VOCAB_SIZE if size is None else size, min_count=least_count or 1)
-        if tokenizer == "bytepair" and "mask" in needs:  # by default it has a single special token, as in GPT-2
+        tokenizer_size = vocab_size
+        if vocab_size is None:
+            tokenizer_size = suggest_vocab_size(
+                str(tokenizer), sum(file.file_stamp()[2] for file in find_sources(source.paths))
+            )
+        options = TokenizerTrainingOptions(size=tokenizer_size if str(tokenizer) in TOKENIZER_KINDS else None)
+        if tokenizer == WHITESPACE or (tokenizer == "words" and min_count is not None):
+            options = replace(
+                options, size=MAX_VOCAB_SIZE if tokenizer_size is None else tokenizer_size, min_count=min_count or 1
+            )
+        if (
+            tokenizer == "bytepair" and "mask" in required_roles
+        ):  # by default it has a single special token, as in GPT-2
             options = replace(options, specials=ROBERTA_SPECIALS)
         if tokenizer == WHITESPACE and segmenter is None and source.reading.format != "tagged" and workers in (None, 1):
             single_pass = SinglePassText(source.reading, source.sentences, PROGRESS_BYTES)  # pyright: ignore[reportArgumentType] - checked when text is prepared
@@ -151,35 +157,35 @@ def prepare_source(
     return prepare_corpus(
         source.paths,
         tokenizer,
-        reading=source.reading,
+        text_format=source.reading,
         sentences=source.sentences,  # pyright: ignore[reportArgumentType] - prepare_corpus checks it
         segmenter=segmenter,
         entities=entities,
         workers=workers,
         progress=progress,
-        once=single_pass,
+        single_pass=single_pass,
     )
 
 
 def _check_tokenizer(
-    corpus: Corpus, tokenizer: str | os.PathLike[str] | Tokenizer | None, vocabulary: int | None
+    corpus: Corpus, tokenizer: str | os.PathLike[str] | Tokenizer | None, vocab_size: int | None
 ) -> None:
     """Raises if the corpus has another tokenizer than the one asked for."""
     corpus_tokenizer = corpus.tokenizer
-    same = tokenizer is None or tokenizer == corpus_tokenizer.kind
-    if tokenizer is not None and not same and tokenizer not in TOKENIZER_KINDS:
+    is_same = tokenizer is None or tokenizer == corpus_tokenizer.kind
+    if tokenizer is not None and not is_same and tokenizer not in TOKENIZER_KINDS:
         expected = tokenizer if isinstance(tokenizer, Tokenizer) else Tokenizer.load(tokenizer)
-        same = expected.digest == corpus_tokenizer.digest
-    if not same or vocabulary not in (None, corpus_tokenizer.vocab_size):
+        is_same = expected.digest == corpus_tokenizer.digest
+    if not is_same or vocab_size not in (None, corpus_tokenizer.vocab_size):
         tokenizer_info = f"{corpus_tokenizer.kind}, {corpus_tokenizer.vocab_size:,} entries"
         description = f"this corpus was cut by another tokenizer ({tokenizer_info})"
         hint = "give the text instead; or leave --tokenizer and --vocabulary out, to take it as it is"
         raise InputError(description, file=corpus.folder, hint=hint)
 
 
-def suggest_vocab_size(kind: str, size: int) -> int | None:
+def suggest_vocab_size(kind: str, num_bytes: int) -> int | None:
     """A vocabulary size for a text of so many bytes: twice their square root, from 512 to 32,000; None for words."""
-    return int(min(32_000, max(512, 2 * size**0.5))) if kind in ("bytepair", "wordpiece") else None
+    return int(min(32_000, max(512, 2 * num_bytes**0.5))) if kind in ("bytepair", "wordpiece") else None
 
 
 def reopen_corpus(data: Mapping[str, Any], tokenizer: Tokenizer) -> Corpus:
@@ -246,20 +252,20 @@ class TokenizerTrainingOptions:
 def tokenizer_for(
     choice: str | os.PathLike[str],
     paths: Paths,
-    reading: TextFormat,
-    learning: TokenizerTrainingOptions | None = None,
+    text_format: TextFormat,
+    training_options: TokenizerTrainingOptions | None = None,
     segmenter: Segmenter | None = None,
     progress: ProgressFn | None = None,
     held_out: float = 0.0,
-    once: SinglePassText | None = None,
+    single_pass: SinglePassText | None = None,
 ) -> Tokenizer:
     """The tokenizer `choice`: a kind, trained on these files and cached, or a file.
 
     A tokenizer is not trained on documents that a corpus would hold out (`Corpus.split` with the share `held_out`): a
     word that occurs in held-out text only must be as unknown to the vocabulary as to the model. While text is read to
-    count words split at white space, `once` collects the arrays of its corpus.
+    count words split at white space, `single_pass` collects the arrays of its corpus.
     """
-    learning = learning or TokenizerTrainingOptions()
+    training_options = training_options or TokenizerTrainingOptions()
     if choice not in TOKENIZER_KINDS:
         if not os.path.exists(choice):
             hint = (
@@ -267,13 +273,13 @@ def tokenizer_for(
                 "`forebear tokenizer train --kind words --split spaces` makes one for text that is cut already"
             )
             raise InputError("neither a kind of tokenizer nor a file", file=choice, hint=hint)
-        return Tokenizer.load(choice, lower=learning.lower)
-    fingerprint = fingerprint_sources(paths, reading)
+        return Tokenizer.load(choice, lower=training_options.lower)
+    fingerprint = fingerprint_sources(paths, text_format)
     identity = {
         "kind": choice,
         "files": [fingerprint.content_digest, fingerprint.format_digest],
-        "reading": asdict(reading),
-        "learning": asdict(learning),  # a field that is renamed keeps its old name here
+        "reading": asdict(text_format),
+        "learning": asdict(training_options),  # a field that is renamed keeps its old name here
         "segmenter": segmenter.describe() if segmenter else None,
         "held_out": held_out,
         "forebear": __version__,
@@ -283,7 +289,7 @@ def tokenizer_for(
     with contextlib.suppress(ForebearError):  # missing or corrupt: it is trained again
         return Tokenizer.load(file)
     tokenizer, content_digest = train_on_files(
-        str(choice), paths, reading, learning, segmenter, progress, held_out, once
+        str(choice), paths, text_format, training_options, segmenter, progress, held_out, single_pass
     )
     if content_digest == fingerprint.content_digest:  # else the text changed meanwhile, and has another key
         with contextlib.suppress(OSError):  # a cache that cannot be written only costs time
@@ -295,12 +301,12 @@ def tokenizer_for(
 def train_on_files(
     kind: str,
     paths: Paths,
-    reading: TextFormat,
-    learning: TokenizerTrainingOptions,
+    text_format: TextFormat,
+    training_options: TokenizerTrainingOptions,
     segmenter: Segmenter | None = None,
     progress: ProgressFn | None = None,
     held_out: float = 0.0,
-    once: SinglePassText | None = None,
+    single_pass: SinglePassText | None = None,
 ) -> tuple[Tokenizer, str]:
     """A tokenizer of this kind, trained on these files, and the fingerprint of their text.
 
@@ -310,49 +316,51 @@ def train_on_files(
 
     num_bytes = max_characters = 0
     for source in find_sources(paths):
-        size = source.file_stamp()[2]
-        num_bytes += size
-        max_characters += size * (COMPRESSED if is_compressed(source) else 1)
+        file_bytes = source.file_stamp()[2]
+        num_bytes += file_bytes
+        max_characters += file_bytes * (MAX_COMPRESSION_RATIO if is_compressed(source) else 1)
     if kind == WHITESPACE:
-        kind, learning = "words", replace(learning, split=WHITESPACE)
-    options = {**asdict(learning), "segmenter": segmenter or AUTO_SEGMENTER}
-    documents_info = document_hashes(paths, reading) if held_out else None
+        kind, training_options = "words", replace(training_options, split=WHITESPACE)
+    options = {**asdict(training_options), "segmenter": segmenter or AUTO_SEGMENTER}
+    documents_info = document_hashes(paths, text_format) if held_out else None
     if documents_info is not None:
         max_characters = int(documents_info[1].sum())
-    if max_characters > learning.limit:  # perhaps, as a character has at least one byte: count characters first
-        all_documents = reading.documents_in(find_sources(paths), Ledger())
+    if max_characters > training_options.limit:  # perhaps, as a character has at least one byte: count characters first
+        all_documents = text_format.documents_in(find_sources(paths), Ledger())
         options["total_characters"] = sum(len(document.text) for document in all_documents)
-    is_too_large = once is not None and max_characters > min(once.max_bytes, learning.limit)
+    is_too_large = single_pass is not None and max_characters > min(single_pass.max_bytes, training_options.limit)
     if documents_info is not None or kind != "words" or is_too_large:
-        once = None
-    ledger = once.ledger if once is not None else Ledger()
-    read = _report_progress(
-        reading.documents_in(find_sources(paths, ledger), ledger),
+        single_pass = None
+    ledger = single_pass.ledger if single_pass is not None else Ledger()
+    all_read = _report_progress(
+        text_format.documents_in(find_sources(paths, ledger), ledger),
         lambda: progress and progress(ledger.position, num_bytes),
     )
-    if reading.format == "tagged":  # the words are marked in the source
+    if text_format.format == "tagged":  # the words are marked in the source
         options["segmenter"] = None
-    if once is not None:
-        return train_tokenizer(kind, once.record_texts(read), once=once, **options), ledger.fingerprint
-    training_documents: Iterable[Document] = read
+    if single_pass is not None:
+        return train_tokenizer(
+            kind, single_pass.record_texts(all_read), single_pass=single_pass, **options
+        ), ledger.fingerprint
+    training_documents: Iterable[Document] = all_read
     if documents_info is not None:
         hashes, sizes = documents_info
         is_held_out = held_out_mask(hashes, held_out)
         if is_held_out.any() and not is_held_out.all():
-            training_documents = _exclude_held_out(read, is_held_out)
+            training_documents = _exclude_held_out(all_read, is_held_out)
         else:
-            training_documents = _first_bytes(read, int(sizes.sum() * (1 - held_out)))
+            training_documents = _first_bytes(all_read, int(sizes.sum() * (1 - held_out)))
     texts = map(_with_separators if kind == "words" else attrgetter("text"), training_documents)
     return train_tokenizer(kind, texts, **options), ledger.fingerprint
 
 
 def _exclude_held_out(documents: Iterable[Document], is_held_out: np.ndarray) -> Iterator[Document]:
     """The documents, or parts of documents, that are not held out."""
-    number = -1
+    index = -1
     for document in documents:
-        number += not document.part
+        index += not document.part
         # A file may have grown since its documents were split.
-        if number >= len(is_held_out) or not is_held_out[number]:
+        if index >= len(is_held_out) or not is_held_out[index]:
             yield document
 
 
@@ -379,7 +387,7 @@ def _drop_partial_word(beginning: str, text: str) -> str:
         return beginning
     words = beginning.split()
     last = len(words[-1]) if words else 0
-    return beginning[:-last] if 0 < last < min(LONGEST_WORD, len(beginning)) else beginning
+    return beginning[:-last] if 0 < last < min(MAX_WORD_LENGTH, len(beginning)) else beginning
 
 
 def _with_separators(document: Document) -> str:
@@ -391,25 +399,25 @@ def _with_separators(document: Document) -> str:
 
 def _report_progress(documents: Iterable[Document], on_progress: Callable[[], object]) -> Iterator[Document]:
     """The documents; `on_progress` is called now and then."""
-    for number, document in enumerate(documents):
-        if number % 1000 == 0 or len(document.text) > 100_000:
+    for index, document in enumerate(documents):
+        if index % 1000 == 0 or len(document.text) > 100_000:
             on_progress()
         yield document
 
 
-def is_pretokenized(paths: Sequence[str], reading: TextFormat) -> bool:
+def is_pretokenized(paths: Sequence[str], text_format: TextFormat) -> bool:
     """Whether the beginning of the text is pre-tokenized: punctuation is between spaces. Pipes are not examined."""
-    if reading.format not in ("auto", "text") or "-" in paths:
+    if text_format.format not in ("auto", "text") or "-" in paths:
         return False
     num_isolated = num_marks = num_characters = 0
     try:
         for source in find_sources(paths):
             if num_characters >= PRETOKENIZED_SAMPLE:
                 break
-            if reading.format_of(source) != "text" or not os.path.isfile(source.path):
+            if text_format.format_of(source) != "text" or not os.path.isfile(source.path):
                 return False
-            for document in reading.documents_in([source], Ledger()):
-                for match in MARKS.finditer(document.text[: PRETOKENIZED_SAMPLE - num_characters]):
+            for document in text_format.documents_in([source], Ledger()):
+                for match in PUNCTUATION.finditer(document.text[: PRETOKENIZED_SAMPLE - num_characters]):
                     num_marks += 1
                     num_isolated += match["alone"] is not None
                 num_characters += len(document.text)
@@ -417,7 +425,7 @@ def is_pretokenized(paths: Sequence[str], reading: TextFormat) -> bool:
                     break
     except ForebearError:
         return False  # the error is reported when the text is read
-    return num_marks >= MIN_PUNCTUATION and num_isolated >= MIN_ISOLATED * num_marks
+    return num_marks >= MIN_PUNCTUATION and num_isolated >= MIN_ISOLATED_FRACTION * num_marks
 
 
 # --- Parallel text and its corpora ---
@@ -447,13 +455,15 @@ def prepare_parallel_corpus(
     progress: ProgressFn | None = None,
 ) -> ParallelCorpus:
     """The corpus of parallel text, cached or prepared now."""
-    reading = ParallelFormat(source.columns, source.reading.encoding, source.reading.on_bad_bytes)
-    files = read_parallel(source.paths, reading)
+    parallel_format = ParallelFormat(source.columns, source.reading.encoding, source.reading.on_bad_bytes)
+    files = read_parallel(source.paths, parallel_format)
     tokenizers = options.source_tokenizer
     if not isinstance(tokenizers, TokenizerPair):
         tokenizers = _train_pair(files, options, default, held_out, learning_progress)
     source_corpus, target_corpus = (
-        prepare_corpus([path], tokenizer, reading=LINES, sentences="whole", workers=workers, progress=progress)
+        prepare_corpus(
+            [path], tokenizer, text_format=LINE_FORMAT, sentences="whole", workers=workers, progress=progress
+        )
         for path, tokenizer in zip(files.paths, (tokenizers.source, tokenizers.target), strict=True)
     )
     return ParallelCorpus(files, source_corpus, target_corpus)
@@ -474,12 +484,12 @@ def _train_pair(
     for side, path in enumerate(files.paths):
         with open(path, encoding="utf-8") as file:
             codes = code_points(file.read(SCRIPT_SAMPLE))
-        if is_han(codes).mean() > CHINESE_FROM:
+        if is_han(codes).mean() > MIN_CHINESE_FRACTION:
             defaults[side] = "characters"
     source_choice, target_choice = options.source_tokenizer, options.target_tokenizer
     assert not isinstance(source_choice, TokenizerPair)
-    is_one_kind = source_choice is not None or defaults[0] == defaults[1]
-    is_joint = target_choice is None and options.target_vocab_size is None and is_one_kind
+    is_single_kind = source_choice is not None or defaults[0] == defaults[1]
+    is_joint = target_choice is None and options.target_vocab_size is None and is_single_kind
     with tempfile.TemporaryDirectory(prefix="forebear-pairs-") as folder:
         training_files = _training_side_files(files, held_out, Path(folder))
         source_files, target_files = (training_files, []) if is_joint else (training_files[:1], training_files[1:])
@@ -493,18 +503,18 @@ def _train_pair(
 
 
 def _tokenizer_for_side(
-    kind: str, paths: Sequence[str], vocabulary: int | None, progress: ProgressFn | None
+    kind: str, paths: Sequence[str], vocab_size: int | None, progress: ProgressFn | None
 ) -> Tokenizer:
     if kind in TOKENIZER_KINDS:
-        size = vocabulary or suggest_vocab_size(kind, sum(Path(path).stat().st_size for path in paths))
+        size = vocab_size or suggest_vocab_size(kind, sum(Path(path).stat().st_size for path in paths))
         options = TokenizerTrainingOptions(size=size)
         if kind == "wordpiece":  # generated text needs capitals
             options = replace(options, lower=False)
-        return tokenizer_for(kind, paths, LINES, options, progress=progress)
-    if vocabulary is not None:
-        description = f"--vocabulary {vocabulary} means nothing beside a tokenizer that is not learned"
+        return tokenizer_for(kind, paths, LINE_FORMAT, options, progress=progress)
+    if vocab_size is not None:
+        description = f"--vocabulary {vocab_size} means nothing beside a tokenizer that is not learned"
         raise InputError(description, hint="leave it out")
-    return tokenizer_for(kind, paths, LINES)
+    return tokenizer_for(kind, paths, LINE_FORMAT)
 
 
 def _training_side_files(files: AlignedFiles, held_out: float, folder: Path) -> list[str]:

@@ -145,7 +145,7 @@ TRADITIONAL = (
     "慶廟應莊異張彈強歸錄徹徑憶懷態憐惡驚慣願戲戶執擴掃揚搶護報擔擁擇損換據攝數斷無舊顯術機殺權條楊極構槍標樹橋檔檢歡畢氣"
     "漢湯溝澤"
 )
-MIN_MIXED_SHARE = 0.1
+MIN_MIXED_FRACTION = 0.1
 
 
 @cache
@@ -166,7 +166,7 @@ def chinese_script(simplified: int, traditional: int) -> str:
     total = simplified + traditional
     if not total:
         return "unknown"
-    if min(simplified, traditional) > MIN_MIXED_SHARE * total:
+    if min(simplified, traditional) > MIN_MIXED_FRACTION * total:
         return "mixed"
     return "simplified" if simplified > traditional else "traditional"
 
@@ -185,7 +185,7 @@ OTHER_LATIN_WORDS = frozenset(
     " się nie jest na ve bir bu yang dan untuk và của là".split()
 )
 MEAN_WORD_LENGTH = 5  # letters of a Latin word, which weighs as much as one Chinese character
-MIN_MAIN_SHARE = 0.7
+MIN_MAIN_FRACTION = 0.7
 LANGUAGE_PREFIX_CHARS = 4000  # characters of a document in which function words are looked for
 
 
@@ -204,7 +204,7 @@ def detect_language(counts: np.ndarray, start: str) -> str:
     if not total:
         return "no letters"
     main = max(weights, key=lambda name: weights[name])
-    if weights[main] < MIN_MAIN_SHARE * total:
+    if weights[main] < MIN_MAIN_FRACTION * total:
         return "mixed"
     if main == "CJ":
         return "Japanese" if kana > 0.2 * weights["CJ"] else "Chinese"
@@ -245,9 +245,9 @@ class MojibakePattern:
 
 
 _CP1252 = bytes(range(0x80, 0xA0)).decode("cp1252", "ignore")
-_TAIL = f"[\x80-\xbf{re.escape(_CP1252)}]"  # a continuation byte of UTF-8, read as Latin-1 or cp1252
+_CONT = f"[\x80-\xbf{re.escape(_CP1252)}]"  # a continuation byte of UTF-8, read as Latin-1 or cp1252
 _UTF8_AS_LATIN = (
-    f"[ÂÃ]{_TAIL}|â[€\x80]{_TAIL}|ð[Ÿ\x9f]{_TAIL}{_TAIL}|(?:[ÎÏÐÑ]{_TAIL}){{2,}}+|(?:[à-ï]{_TAIL}{_TAIL}){{2,}}+"
+    f"[ÂÃ]{_CONT}|â[€\x80]{_CONT}|ð[Ÿ\x9f]{_CONT}{_CONT}|(?:[ÎÏÐÑ]{_CONT}){{2,}}+|(?:[à-ï]{_CONT}{_CONT}){{2,}}+"
 )
 # 的 ， 。 、 不 我 在 了 有 before any Chinese character: three bytes and the next lead byte, taken two by two.
 _UTF8_AS_GBK = (
@@ -284,11 +284,11 @@ MOJIBAKE_PATTERNS = (
 
 
 @cache
-def _traces() -> np.ndarray:
+def _mojibake_starts() -> np.ndarray:
     """Which characters of the first plane mojibake can start with."""
-    traces = np.zeros(0x10000, bool)
-    traces[[ord(character) for mistake in MOJIBAKE_PATTERNS for character in mistake.markers]] = True
-    return traces
+    is_start = np.zeros(0x10000, bool)
+    is_start[[ord(character) for mistake in MOJIBAKE_PATTERNS for character in mistake.markers]] = True
+    return is_start
 
 
 def find_mojibake(text: str, codes: np.ndarray | None = None) -> Iterator[tuple[MojibakePattern, re.Match[str]]]:
@@ -297,16 +297,18 @@ def find_mojibake(text: str, codes: np.ndarray | None = None) -> Iterator[tuple[
         return
     codes = code_points(text, surrogates="keep") if codes is None else codes
     end = 0
-    for position in np.flatnonzero(_traces()[np.minimum(codes, 0xFFFF)]).tolist():
+    for position in np.flatnonzero(_mojibake_starts()[np.minimum(codes, 0xFFFF)]).tolist():
         if position < end:
             continue
         matches = [
-            (mistake, match) for mistake in MOJIBAKE_PATTERNS if (match := mistake.pattern.match(text, position))
+            (mojibake_pattern, match)
+            for mojibake_pattern in MOJIBAKE_PATTERNS
+            if (match := mojibake_pattern.pattern.match(text, position))
         ]
         if matches:
-            best = max(matches, key=lambda pair: pair[1].end())
-            end = best[1].end()
-            yield best
+            longest = max(matches, key=lambda pair: pair[1].end())
+            end = longest[1].end()
+            yield longest
 
 
 # --- Vocabulary growth ---
@@ -318,11 +320,11 @@ COVERAGE_RANKS = (1_000, 10_000, 30_000)
 
 
 class WordCounter:
-    """Counts words; beyond `most` distinct ones, only those already known are counted."""
+    """Counts words; beyond `max_types` distinct ones, only those already known are counted."""
 
-    def __init__(self, most: int = MAX_TYPES) -> None:
+    def __init__(self, max_types: int = MAX_TYPES) -> None:
         self.counts: Counter[str] = Counter()
-        self.total, self.max_types, self.is_full = 0, most, False
+        self.total, self.max_types, self.is_full = 0, max_types, False
         self.curve: list[tuple[int, int]] = []
 
     def add(self, text: str) -> None:
@@ -340,11 +342,11 @@ class WordCounter:
 
     def to_dict(self) -> dict[str, Any]:
         """Counts, Heaps' law V = K · N^β fitted to the curve, and the coverage of the most frequent words."""
-        amounts = np.sort(np.fromiter(self.counts.values(), np.int64, len(self.counts)))[::-1]
-        running = int(amounts.sum())
+        counts = np.sort(np.fromiter(self.counts.values(), np.int64, len(self.counts)))[::-1]
+        total = int(counts.sum())
         stats: dict[str, Any] = {
-            "words": running, "types": len(amounts), "once": int((amounts == 1).sum()), "full": self.is_full,
-            "covered": {top: int(amounts[:top].sum()) / running for top in COVERAGE_RANKS} if running else {},
+            "words": total, "types": len(counts), "once": int((counts == 1).sum()), "full": self.is_full,
+            "covered": {top: int(counts[:top].sum()) / total for top in COVERAGE_RANKS} if total else {},
             "curve": self.curve,
         }  # fmt: skip
         if len(self.curve) >= 3:

@@ -28,31 +28,31 @@ if TYPE_CHECKING:
 
 # --- Why most words of a file have no vector ---
 
-MAX_MISSING_SHARE = 0.5  # of a file's words; above this share the likely reason is reported
-SAMPLED_WORDS = 5000  # first words of a table, which are the most frequent
-MAJORITY_SHARE, NEGLIGIBLE_SHARE = 0.5, 0.02  # shares of words
-MIN_CASED_SHARE = 0.1  # of the missing words
+MAX_MISSING_FRACTION = 0.5  # of a file's words; above this share the likely reason is reported
+NUM_SAMPLED_WORDS = 5000  # first words of a table, which are the most frequent
+MAJORITY_FRACTION, NEGLIGIBLE_FRACTION = 0.5, 0.02  # shares of words
+MIN_CASED_FRACTION = 0.1  # of the missing words
 
 
 def coverage_note(table: WordVectors, missing: Sequence[str], num_words: int) -> str:
     """The likely reason why most of `num_words` words are missing, with a hint; "" if only a few are."""
-    if len(missing) <= MAX_MISSING_SHARE * num_words:
+    if len(missing) <= MAX_MISSING_FRACTION * num_words:
         return ""
-    vocab_share, missing_share = _chinese_share(table.words[:SAMPLED_WORDS]), _chinese_share(missing)
-    if missing_share >= MAJORITY_SHARE and vocab_share <= NEGLIGIBLE_SHARE:
+    vocab_fraction, missing_fraction = _chinese_fraction(table.words[:NUM_SAMPLED_WORDS]), _chinese_fraction(missing)
+    if missing_fraction >= MAJORITY_FRACTION and vocab_fraction <= NEGLIGIBLE_FRACTION:
         return "the file's words are Chinese, and the run's are not: measure it with a file of its own language"
-    if missing_share <= NEGLIGIBLE_SHARE and vocab_share >= MAJORITY_SHARE:
+    if missing_fraction <= NEGLIGIBLE_FRACTION and vocab_fraction >= MAJORITY_FRACTION:
         return "the run's words are Chinese, and the file's are not: measure it with a file of its own language"
-    folded = {word.casefold(): word for word in reversed(table.words)}
-    cased = [folded[word.casefold()] for word in missing if word.casefold() in folded]
-    if len(cased) >= MIN_CASED_SHARE * len(missing):
-        sample = ", ".join(cased[:3]) + (", …" if len(cased) > 3 else "")
+    word_by_casefold = {word.casefold(): word for word in reversed(table.words)}
+    differently_cased = [word_by_casefold[word.casefold()] for word in missing if word.casefold() in word_by_casefold]
+    if len(differently_cased) >= MIN_CASED_FRACTION * len(missing):
+        sample = ", ".join(differently_cased[:3]) + (", …" if len(differently_cased) > 3 else "")
         hint = "train on text in small letters: forebear prepare TEXT --tokenizer words --lower --to CORPUS"
-        return f"{len(cased):,} of the missing words are there with other capitals ({sample}): {hint}"
+        return f"{len(differently_cased):,} of the missing words are there with other capitals ({sample}): {hint}"
     return f"the run knows {len(table.words):,} words: more text, or a lower --min-count, gives more of them a vector"
 
 
-def _chinese_share(words: Sequence[str]) -> float:
+def _chinese_fraction(words: Sequence[str]) -> float:
     """Fraction of words with a Chinese character."""
     return sum(map(has_han, words)) / max(1, len(words))
 
@@ -128,9 +128,9 @@ def _parse_pairs(file: str, lines: Sequence[tuple[int, str]]) -> WordPairSet:
     if len(lines) > 1 and _is_header(_split_fields(lines[0][1]), _split_fields(lines[1][1])):
         headings, lines = lines[0][1], lines[1:]
     rows = [_split_fields(line) for _, line in lines]
-    skipped = _has_line_numbers([words[0] for words in rows], min(map(len, rows)))
+    num_skipped = _has_line_numbers([words[0] for words in rows], min(map(len, rows)))
     for (number, line), fields in zip(lines, rows, strict=True):
-        words = fields[skipped:]
+        words = fields[num_skipped:]
         # SimLex has a part of speech before the number; other files have the individual ratings after it.
         score_text = next((text for text in words[2:] if _looks_numeric(text)), None)
         if score_text is None:
@@ -204,7 +204,7 @@ def _parse_number(text: str) -> float | None:
 
 # --- Results ---
 
-MOST_FREQUENT = 30_000  # candidate answers of an analogy, as in word2vec's own tool
+MAX_ANALOGY_WORDS = 30_000  # candidate answers of an analogy, as in word2vec's own tool
 MIN_PAIRS = 2  # for a correlation
 MAX_LISTED_WORDS = 20  # missing words that are listed
 MISSING_PAIRS_NOTE = "pairs with a word that has no vector are left out; in figures of all they have the mean cosine"
@@ -307,8 +307,13 @@ class AnalogyEval:
         return result | _missing_words_dict(self.missing, MISSING_ANALOGIES_NOTE, self.note)
 
 
-def _missing_words_dict(words: Sequence[str], treatment: str, why: str) -> dict[str, Any]:
-    return {"missing_words": len(words), "missing": list(words[:MAX_LISTED_WORDS]), "why": why, "treatment": treatment}
+def _missing_words_dict(words: Sequence[str], treatment: str, reason: str) -> dict[str, Any]:
+    return {
+        "missing_words": len(words),
+        "missing": list(words[:MAX_LISTED_WORDS]),
+        "why": reason,
+        "treatment": treatment,
+    }
 
 
 # --- Word similarity and analogies ---
@@ -378,7 +383,7 @@ def candidate_rows(table: WordVectors, word: str) -> Iterator[int]:
 
 
 def analogy_eval(
-    lexicon: Lexicon, analogies: AnalogySet, most_frequent: int = MOST_FREQUENT, method: AnalogyMethod = "add"
+    lexicon: Lexicon, analogies: AnalogySet, most_frequent: int = MAX_ANALOGY_WORDS, method: AnalogyMethod = "add"
 ) -> AnalogyEval:
     """Answer every analogy of a file with one of the `most_frequent` words (0: all words)."""
     table = lexicon.table
@@ -387,21 +392,23 @@ def analogy_eval(
     ranks = np.full(len(table.words), -1, np.int64)
     ranks[order] = np.arange(len(order))
     all_questions = [question for section in analogies.sections for question in section.questions]
-    known = {
+    rank_of_word = {
         word: next((int(ranks[row]) for row in candidate_rows(table, word) if ranks[row] >= 0), -1)
         for word in dict.fromkeys(chain.from_iterable(all_questions))
     }
-    questions = np.array([[known[word] for word in question] for question in all_questions], np.int64)
-    covered: np.ndarray = np.all(questions >= 0, axis=1)
-    correct = np.zeros(len(questions), bool)
-    correct[covered] = np.equal(solve_analogies(lexicon, order, questions[covered], method), questions[covered, 3])
+    questions = np.array([[rank_of_word[word] for word in question] for question in all_questions], np.int64)
+    is_covered: np.ndarray = np.all(questions >= 0, axis=1)
+    is_correct = np.zeros(len(questions), bool)
+    is_correct[is_covered] = np.equal(
+        solve_analogies(lexicon, order, questions[is_covered], method), questions[is_covered, 3]
+    )
     sections, start = [], 0
     for section in analogies.sections:
         rows = slice(start, start := start + len(section.questions))
-        accuracy = AnalogyAccuracy(int(correct[rows].sum()), int(covered[rows].sum()), len(section.questions))
+        accuracy = AnalogyAccuracy(int(is_correct[rows].sum()), int(is_covered[rows].sum()), len(section.questions))
         sections.append((section, accuracy))
-    missing = tuple(word for word, rank in known.items() if rank < 0)
-    note = coverage_note(table, missing, len(known))
+    missing = tuple(word for word, rank in rank_of_word.items() if rank < 0)
+    note = coverage_note(table, missing, len(rank_of_word))
     return AnalogyEval(analogies.file, method, len(order), tuple(sections), missing, note)
 
 
@@ -412,7 +419,7 @@ MAX_PAIRS = 50_000  # evaluated at most
 OVERSAMPLING, MAX_ROUNDS = 4, 5  # positions sampled per wanted pair, and rounds: most are subsampled away
 PAIR_MARGIN = 1.02  # times the wanted pairs: some have no valid random word
 SUBSAMPLE_THRESHOLD = 1e-4  # frequency above which words are subsampled, as in word2vec
-BLOCK_NUMBERS = 1 << 22  # floats per block of vectors
+VALUES_PER_BLOCK = 1 << 22  # floats per block of vectors
 
 
 @dataclass(frozen=True)
@@ -443,14 +450,16 @@ def neighbor_eval(table: WordVectors, tokenizer: Tokenizer, subset: Subset, *, s
     rows = np.array([table.rows.get(token, -1) for token in tokenizer.vocabulary()], np.int64)
     rows[list(tokenizer.special_ids)] = -1
     first, second, random_rows = _sample_triples(subset, rows, np.random.default_rng(seed))
-    step = max(1, BLOCK_NUMBERS // table.matrix.shape[1])
+    step = max(1, VALUES_PER_BLOCK // table.matrix.shape[1])
     correct = 0.0
     for start in range(0, len(first), step):
         block = (unit_rows(table.matrix[array[start : start + step]]) for array in (first, second, random_rows))
         word_vectors, *other_vectors = block
-        near, far = (np.einsum("ij,ij->i", word_vectors, others) for others in other_vectors)
-        correct += float(np.count_nonzero(near > far)) + 0.5 * float(np.count_nonzero(near == far))
-    first_tokens, _ = subset.token_slice(0, min(subset.num_tokens, BLOCK_NUMBERS))
+        context_cosines, random_cosines = (np.einsum("ij,ij->i", word_vectors, others) for others in other_vectors)
+        correct += float(np.count_nonzero(context_cosines > random_cosines)) + 0.5 * float(
+            np.count_nonzero(context_cosines == random_cosines)
+        )
+    first_tokens, _ = subset.token_slice(0, min(subset.num_tokens, VALUES_PER_BLOCK))
     return NeighborEval(
         told_apart=correct / len(first) if len(first) else None,
         pairs=len(first),
@@ -471,16 +480,16 @@ def _sample_triples(subset: Subset, rows: np.ndarray, rng: np.random.Generator) 
         words, others = _sample_neighbors(subset, rows, rng, target * OVERSAMPLING)
         if keep_probs is None:
             keep_probs = _keep_probs(words, rows.max(initial=-1) + 1)
-        valid = (words >= 0) & (others >= 0) & (words != others)
-        valid &= rng.random(len(words)) < keep_probs[words] * keep_probs[others]
-        batches.append(np.stack((words[valid], others[valid])))
+        is_valid = (words >= 0) & (others >= 0) & (words != others)
+        is_valid &= rng.random(len(words)) < keep_probs[words] * keep_probs[others]
+        batches.append(np.stack((words[is_valid], others[is_valid])))
         num_pairs += batches[-1].shape[1]
         if num_pairs > target * PAIR_MARGIN:
             break
     words, others = np.concatenate(batches, 1)
     random_rows = np.roll(others, 1)  # pairs are in random order, so the previous one is a random other pair
-    valid = (random_rows != words) & (random_rows != others)
-    return words[valid][:MAX_PAIRS], others[valid][:MAX_PAIRS], random_rows[valid][:MAX_PAIRS]
+    is_valid = (random_rows != words) & (random_rows != others)
+    return words[is_valid][:MAX_PAIRS], others[is_valid][:MAX_PAIRS], random_rows[is_valid][:MAX_PAIRS]
 
 
 def _sample_neighbors(
@@ -492,13 +501,13 @@ def _sample_neighbors(
     units = np.searchsorted(subset.token_ends, positions, side="right")
     ends = subset.token_ends[units]
     starts = ends - (subset.spans[units, 1] - subset.spans[units, 0])
-    inside = (positions + offsets >= starts) & (positions + offsets < ends)
-    corpus_positions = (subset.spans[units, 1] - (ends - positions))[inside]  # positions in the corpus
-    words, others = (rows[subset.corpus.ids[corpus_positions + offset]] for offset in (0, offsets[inside]))
+    is_in_text = (positions + offsets >= starts) & (positions + offsets < ends)
+    corpus_positions = (subset.spans[units, 1] - (ends - positions))[is_in_text]  # positions in the corpus
+    words, others = (rows[subset.corpus.ids[corpus_positions + offset]] for offset in (0, offsets[is_in_text]))
     return words, others
 
 
-def _keep_probs(words: np.ndarray, size: int) -> np.ndarray:
+def _keep_probs(words: np.ndarray, num_rows: int) -> np.ndarray:
     """Subsampling probability of each row, from its sampled frequency."""
-    shares = np.bincount(words[words >= 0], minlength=size) / max(1, len(words))
-    return np.sqrt(SUBSAMPLE_THRESHOLD / np.maximum(shares, SUBSAMPLE_THRESHOLD)) if size else np.zeros(1)
+    frequencies = np.bincount(words[words >= 0], minlength=num_rows) / max(1, len(words))
+    return np.sqrt(SUBSAMPLE_THRESHOLD / np.maximum(frequencies, SUBSAMPLE_THRESHOLD)) if num_rows else np.zeros(1)

@@ -95,13 +95,13 @@ class GloveModel:
         turns, threads = np.arange(len(losses)).reshape(kernels.ROW_GROUPS, -1), min(threads, kernels.ROW_GROUPS)
         turns = turns[shuffled_positions(np.arange(len(turns)), len(turns), seed=moment[0], epoch=moment[1])]
 
-        def learn(blocks: np.ndarray) -> None:
+        def train_blocks(blocks: np.ndarray) -> None:
             sweep(order, starts, blocks, *entries, *self._tables.values(), rate, losses)
 
         if threads == 1 or len(order) < MIN_THREADED_ENTRIES:
-            learn(turns.ravel())
+            train_blocks(turns.ravel())
         else:
-            _run_turns(learn, _assign_blocks(turns, np.diff(starts), threads))
+            _run_turns(train_blocks, _assign_blocks(turns, np.diff(starts), threads))
         return float(losses.sum()) / max(1, len(order))
 
     def evaluate(self, batch: Batch) -> tuple[float, int]:
@@ -212,7 +212,7 @@ def _run_turns(train: Callable[[np.ndarray], None], assignments: list[list[np.nd
     """Run threads that synchronize before each turn."""
     barrier = Barrier(len(assignments))
 
-    def work(assignment: list[np.ndarray]) -> None:
+    def run_thread(assignment: list[np.ndarray]) -> None:
         try:
             for blocks in assignment:
                 train(blocks)
@@ -222,4 +222,4 @@ def _run_turns(train: Callable[[np.ndarray], None], assignments: list[list[np.nd
             raise
 
     with ThreadPoolExecutor(len(assignments)) as pool:
-        list(pool.map(work, assignments))
+        list(pool.map(run_thread, assignments))

@@ -14,7 +14,7 @@ from forebear.embeddings.word_table import IdentityMatrix
 from forebear.errors import ForebearError
 from forebear.numerics import unit_rows
 
-BLOCK_BYTES = 1 << 22  # floats of the matrix per block: bounds memory, does not affect results
+VALUES_PER_BLOCK = 1 << 22  # of the matrix: bounds memory, does not affect results
 QUERY_BLOCK = 256  # queries per block
 COSINE_DIGITS = 6  # of a cosine; cosines equal to this precision are ties, and the earlier row comes first
 MIN_NORM = 1e-12
@@ -25,41 +25,41 @@ RECALL_SAMPLE = 200  # rows on which the recall of an index is measured
 class KNNResult:
     """The nearest rows of each query, nearest first, and their cosines."""
 
-    rows: np.ndarray  # (queries, top)
-    cosines: np.ndarray  # (queries, top)
+    rows: np.ndarray  # (queries, k)
+    cosines: np.ndarray  # (queries, k)
 
 
-def nearest_rows(queries: np.ndarray, matrix: np.ndarray, top: int, norms: np.ndarray | None = None) -> KNNResult:
-    """The `top` nearest rows of the (N, D) matrix for each of the (Q, D) queries.
+def nearest_rows(queries: np.ndarray, matrix: np.ndarray, k: int, norms: np.ndarray | None = None) -> KNNResult:
+    """The `k` nearest rows of the (N, D) matrix for each of the (Q, D) queries.
 
     The matrix may be memory-mapped: it is read block by block. A row of zeros has cosine 0 with everything.
     `norms` are those of its rows, if known.
     """
-    top = min(top, len(matrix))
+    k = min(k, len(matrix))
     blocks = [
-        _search_block(unit_rows(np.asarray(queries[start : start + QUERY_BLOCK], np.float32)), matrix, top, norms)
+        _search_block(unit_rows(np.asarray(queries[start : start + QUERY_BLOCK], np.float32)), matrix, k, norms)
         for start in range(0, len(queries), QUERY_BLOCK)
     ]
     if not blocks:
-        return KNNResult(np.empty((0, top), np.int64), np.empty((0, top), np.float32))
+        return KNNResult(np.empty((0, k), np.int64), np.empty((0, k), np.float32))
     rows = np.concatenate([block.rows for block in blocks])
     return KNNResult(rows, np.concatenate([block.cosines for block in blocks]))
 
 
-def _search_block(units: np.ndarray, matrix: np.ndarray, top: int, norms: np.ndarray | None) -> KNNResult:
-    rows, cosines = np.empty((len(units), 0), np.int64), np.empty((len(units), 0), np.float32)
+def _search_block(unit_queries: np.ndarray, matrix: np.ndarray, k: int, norms: np.ndarray | None) -> KNNResult:
+    rows, cosines = np.empty((len(unit_queries), 0), np.int64), np.empty((len(unit_queries), 0), np.float32)
     for block in cosine_blocks(matrix):
-        block_cosines = np.round(cosine_block(units, matrix, block, norms), COSINE_DIGITS)
+        block_cosines = np.round(cosine_block(unit_queries, matrix, block, norms), COSINE_DIGITS)
         block_rows = np.broadcast_to(np.arange(block.start, block.stop), block_cosines.shape)
-        block_rows, block_cosines = top_rows(block_rows, block_cosines, top)
+        block_rows, block_cosines = top_rows(block_rows, block_cosines, k)
         rows, cosines = np.hstack((rows, block_rows)), np.hstack((cosines, block_cosines))
-        rows, cosines = top_rows(rows, cosines, top)  # earlier rows come first
+        rows, cosines = top_rows(rows, cosines, k)  # earlier rows come first
     return KNNResult(rows, cosines)
 
 
 def row_blocks(matrix: np.ndarray) -> Iterator[slice]:
     """Slices of rows that fit the block size."""
-    step = max(1, BLOCK_BYTES // matrix.shape[1])
+    step = max(1, VALUES_PER_BLOCK // matrix.shape[1])
     for start in range(0, len(matrix), step):
         yield slice(start, min(start + step, len(matrix)))
 
@@ -70,34 +70,37 @@ def cosine_blocks(matrix: np.ndarray | IdentityMatrix) -> Iterator[slice]:
 
 
 def cosine_block(
-    units: np.ndarray, matrix: np.ndarray | IdentityMatrix, part: slice | np.ndarray, norms: np.ndarray | None = None
+    unit_queries: np.ndarray,
+    matrix: np.ndarray | IdentityMatrix,
+    selection: slice | np.ndarray,
+    norms: np.ndarray | None = None,
 ) -> np.ndarray:
     """(Q, n) cosines of unit vectors with some rows; an identity matrix computes them without its rows."""
     if isinstance(matrix, IdentityMatrix):
-        return matrix.cosines(units, part)
-    rows = np.asarray(matrix[part], np.float32)
-    return units @ rows.T / (row_norms(rows) if norms is None else norms[part])
+        return matrix.cosines(unit_queries, selection)
+    rows = np.asarray(matrix[selection], np.float32)
+    return unit_queries @ rows.T / (row_norms(rows) if norms is None else norms[selection])
 
 
 def row_norms(matrix: np.ndarray | IdentityMatrix) -> np.ndarray:
     """(N,) norms of all rows, at least MIN_NORM."""
     if isinstance(matrix, IdentityMatrix):
-        return matrix.lengths
+        return matrix.norms
     blocks = (np.asarray(matrix[block], np.float32) for block in row_blocks(matrix))
     squares = [np.einsum("nd,nd->n", rows, rows) for rows in blocks]
     return np.maximum(np.sqrt(np.concatenate(squares)), MIN_NORM) if squares else np.empty(0, np.float32)
 
 
-def top_rows(rows: np.ndarray, cosines: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
-    """The `top` largest cosines of each query and their rows; ties keep their order."""
+def top_rows(rows: np.ndarray, cosines: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The `k` largest cosines of each query and their rows; ties keep their order."""
     selected = []
-    for line in cosines:
-        if len(line) > top:
-            threshold = np.partition(line, len(line) - top)[len(line) - top]
-            columns = np.flatnonzero(line >= threshold)  # a few more than `top` if there are ties
+    for query_cosines in cosines:
+        if len(query_cosines) > k:
+            threshold = np.partition(query_cosines, len(query_cosines) - k)[len(query_cosines) - k]
+            columns = np.flatnonzero(query_cosines >= threshold)  # a few more than `k` if there are ties
         else:
-            columns = np.arange(len(line))
-        selected.append(columns[np.argsort(-line[columns], kind="stable")][:top])
+            columns = np.arange(len(query_cosines))
+        selected.append(columns[np.argsort(-query_cosines[columns], kind="stable")][:k])
     order = np.array(selected)
     return np.take_along_axis(rows, order, 1), np.take_along_axis(cosines, order, 1)
 
@@ -124,22 +127,22 @@ class HNSWIndex:
             self._graph.save(str(temp_file))
             temp_file.replace(file)
 
-    def search(self, queries: np.ndarray, top: int) -> KNNResult:
+    def search(self, queries: np.ndarray, k: int) -> KNNResult:
         """Like `nearest_rows`, but some may be missing. Cosines are recomputed exactly, so the order is exact."""
-        top = min(top, len(self.matrix))
+        k = min(k, len(self.matrix))
         if not len(queries):
-            return nearest_rows(queries, self.matrix, top)
-        units = unit_rows(np.asarray(queries, np.float32))
-        matches = self._graph.search(units, top)
-        rows = np.sort(np.asarray(matches.keys, np.int64).reshape(len(units), -1), axis=1)
-        pairs = zip(rows, units, strict=True)
+            return nearest_rows(queries, self.matrix, k)
+        unit_queries = unit_rows(np.asarray(queries, np.float32))
+        matches = self._graph.search(unit_queries, k)
+        rows = np.sort(np.asarray(matches.keys, np.int64).reshape(len(unit_queries), -1), axis=1)
+        pairs = zip(rows, unit_queries, strict=True)
         cosines = np.concatenate([cosine_block(unit[None], self.matrix, candidates) for candidates, unit in pairs])
-        return KNNResult(*top_rows(rows, np.round(cosines, COSINE_DIGITS), top))
+        return KNNResult(*top_rows(rows, np.round(cosines, COSINE_DIGITS), k))
 
-    def recall(self, top: int) -> float:
+    def recall(self, k: int) -> float:
         """Recall against exact search, measured on evenly spaced rows of the matrix itself."""
-        top = min(top, len(self.matrix))
+        k = min(k, len(self.matrix))
         queries = np.asarray(self.matrix[:: max(1, len(self.matrix) // RECALL_SAMPLE)][:RECALL_SAMPLE])
-        exact, approximate = nearest_rows(queries, self.matrix, top), self.search(queries, top)
+        exact, approximate = nearest_rows(queries, self.matrix, k), self.search(queries, k)
         # A row as near as the last exact one is not a miss: duplicates are interchangeable.
         return float(np.mean(approximate.cosines >= exact.cosines[:, -1:]))

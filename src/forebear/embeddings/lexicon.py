@@ -15,8 +15,8 @@ import numpy as np
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.unicode import replace_surrogates
 from forebear.embeddings.knn import (
-    BLOCK_BYTES,
     COSINE_DIGITS,
+    VALUES_PER_BLOCK,
     HNSWIndex,
     KNNResult,
     cosine_block,
@@ -33,7 +33,7 @@ from forebear.numerics import unit_rows
 # --- Spelling suggestions ---
 
 SUGGESTION_WORDS = 200_000  # first words of a vocabulary: the most frequent ones; more would be slow
-MAX_SLIPS = 2  # edits: insertion, deletion, substitution, transposition
+MAX_EDITS = 2  # edits: insertion, deletion, substitution, transposition
 SHORT_WORD = 4  # letters; shorter words allow one edit only
 MAX_WORD_LENGTH = 40  # letters
 MIN_SHARED_PAIRS = 0.4  # minimum similarity of letter bigrams
@@ -47,18 +47,18 @@ def spelling_suggestions(word: str, words: Sequence[str], limit: int = 5) -> lis
     folded_word = word.casefold()
     if not 0 < len(folded_word) <= MAX_WORD_LENGTH:
         return []
-    max_slips = MAX_SLIPS if len(folded_word) >= SHORT_WORD else 1
+    max_edits = MAX_EDITS if len(folded_word) >= SHORT_WORD else 1
     folded, lengths = _casefold_words(tuple(words[:SUGGESTION_WORDS]))
     length_differences = np.abs(lengths - len(folded_word))
-    candidates = np.flatnonzero((length_differences <= max_slips) & (lengths > 0))
-    slips = edit_distances(folded_word, [folded[index] for index in candidates.tolist()])
-    fewest = int(slips.min(initial=MAX_WORD_LENGTH))
-    if fewest <= min(max_slips, len(folded_word) - 1):
-        return [words[int(index)] for index in candidates[slips == fewest][:limit]]
+    candidates = np.flatnonzero((length_differences <= max_edits) & (lengths > 0))
+    edits = edit_distances(folded_word, [folded[index] for index in candidates.tolist()])
+    min_edits = int(edits.min(initial=MAX_WORD_LENGTH))
+    if min_edits <= min(max_edits, len(folded_word) - 1):
+        return [words[int(index)] for index in candidates[edits == min_edits][:limit]]
     candidates = np.flatnonzero((length_differences <= max(1, len(folded_word) // 3)) & (lengths > 0))
-    shares = bigram_similarities(folded_word, [folded[index] for index in candidates.tolist()])
-    order = np.argsort(-shares, kind="stable")[:limit]
-    return [words[int(index)] for index in candidates[order[shares[order] >= MIN_SHARED_PAIRS]]]
+    similarities = bigram_similarities(folded_word, [folded[index] for index in candidates.tolist()])
+    order = np.argsort(-similarities, kind="stable")[:limit]
+    return [words[int(index)] for index in candidates[order[similarities[order] >= MIN_SHARED_PAIRS]]]
 
 
 @lru_cache(maxsize=1)
@@ -81,8 +81,8 @@ def edit_distances(word: str, others: Sequence[str]) -> np.ndarray:
                 np.minimum(previous[column + 1], row[column]) + 1, previous[column] + ~matches[letter][column]
             )
             if row_index and column:
-                changed = matches[word[row_index - 1]][column] & matches[letter][column - 1]
-                np.minimum(row[column + 1], before_previous[column - 1] + 1, out=row[column + 1], where=changed)
+                is_transposed = matches[word[row_index - 1]][column] & matches[letter][column - 1]
+                np.minimum(row[column + 1], before_previous[column - 1] + 1, out=row[column + 1], where=is_transposed)
     return row[[len(other) for other in others], np.arange(len(others))]
 
 
@@ -206,7 +206,7 @@ class Lexicon:
         return HNSWIndex(self.table.matrix, None if self._index_path is None else self._index_path())
 
     @cached_property
-    def _spellings(self) -> dict[str, int]:
+    def _row_by_spelling(self) -> dict[str, int]:
         """The row of each normalized spelling; of words that differ only in case, the first (most frequent)."""
         return {_normalize_spelling(word): row for row, word in reversed(list(enumerate(self.table.words)))}
 
@@ -216,7 +216,9 @@ class Lexicon:
         if row is not None or not (normalized := _normalize_spelling(text)):
             return row
         candidates = (self.table.row_of(form) for form in (text.replace("_", " "), text.replace(" ", "_")))
-        return next((candidate for candidate in candidates if candidate is not None), self._spellings.get(normalized))
+        return next(
+            (candidate for candidate in candidates if candidate is not None), self._row_by_spelling.get(normalized)
+        )
 
     def find(self, text: str) -> LexiconMatch:
         """The vector of a text: its row, composed of subwords, or the mean of its words."""
@@ -359,7 +361,7 @@ def solve_analogies(
     word_indices = word_indices.reshape(-1, 3)
     units = unit_rows(np.asarray(matrix[order[unique_ranks]], np.float32))
     best, answers = np.full(len(questions), -np.inf, np.float32), np.full(len(questions), -1, np.int64)
-    block_size = max(1, min(MAX_BLOCK_WORDS, BLOCK_BYTES // matrix.shape[1]))
+    block_size = max(1, min(MAX_BLOCK_WORDS, VALUES_PER_BLOCK // matrix.shape[1]))
     for start in range(0, len(order) if len(questions) else 0, block_size):
         cosines = cosine_block(units, matrix, order[start : start + block_size], lexicon.norms)
         for first in range(0, len(questions), ANALOGY_BATCH):
@@ -367,12 +369,12 @@ def solve_analogies(
             a, b, c = (cosines[word_indices[batch, position]] for position in range(3))
             scores = cos_mul(a, b, c) if method == "multiply" else b - a + c
             excluded = questions[batch, :3] - start
-            hits, position = np.nonzero((excluded >= 0) & (excluded < block_size))
-            scores[hits, excluded[hits, position]] = -np.inf
-            winners = scores.argmax(1)
-            largest = scores[np.arange(len(scores)), winners]
-            better = largest > best[batch]
-            best[batch][better], answers[batch][better] = largest[better], winners[better] + start
+            query_ids, position = np.nonzero((excluded >= 0) & (excluded < block_size))
+            scores[query_ids, excluded[query_ids, position]] = -np.inf
+            best_words = scores.argmax(1)
+            largest = scores[np.arange(len(scores)), best_words]
+            is_better = largest > best[batch]
+            best[batch][is_better], answers[batch][is_better] = largest[is_better], best_words[is_better] + start
     return answers
 
 
@@ -429,11 +431,11 @@ class WordMatcher:
         has_missing = np.zeros(len(texts), bool)
         has_missing[np.repeat(np.arange(len(texts)), counts)[rows == NO_WORD]] = True
         text_spans: list[Spans] = [[] for _ in texts]
-        for number in range(len(texts)) if spans else np.flatnonzero(has_missing).tolist():
-            text, text_slice = texts[number], slice(int(ends[number] - counts[number]), int(ends[number]))
+        for text_id in range(len(texts)) if spans else np.flatnonzero(has_missing).tolist():
+            text, text_slice = texts[text_id], slice(int(ends[text_id] - counts[text_id]), int(ends[text_id]))
             token_spans, lasts = self.tokenizer.encode(text).spans, np.cumsum(sizes[text_slice]) - 1
             firsts = lasts + 1 - sizes[text_slice]
-            word_spans = text_spans[number] = [
+            word_spans = text_spans[text_id] = [
                 (token_spans[first][0], token_spans[last][1])
                 for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)
             ]

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from forebear.kernels.word2vec import WindowBatch
     from forebear.kernels.word2vec_threads import Word2VecVariant
 
-BLOCK_TOKENS = 1 << 22  # tokens whose pairs are counted per block
+TOKENS_PER_BLOCK = 1 << 22  # tokens whose pairs are counted per block
 MIN_PAIR_COUNT = 5  # minimum count of a phrase; also subtracted from its count (discount)
-THRESHOLD = 100.0  # ratio to the expected count; halved with each pass
+SCORE_THRESHOLD = 100.0  # ratio to the expected count; halved with each pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,12 +54,12 @@ class PhraseTable:
     @cached_property
     def _by_pass(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """Sorted pair keys and phrase ids of each pass."""
-        passes, begin = [], 0
+        passes, start = [], 0
         for end in self.passes:
-            keys = _pair_keys(self.pairs[begin:end, 0], self.pairs[begin:end, 1])
+            keys = _pair_keys(self.pairs[start:end, 0], self.pairs[start:end, 1])
             order = np.argsort(keys)
-            passes.append((keys[order], (self.vocabulary + begin + order).astype(np.int32)))
-            begin = end
+            passes.append((keys[order], (self.vocabulary + start + order).astype(np.int32)))
+            start = end
         return passes
 
     def phrase_names(self, tokens: Sequence[str]) -> list[str]:
@@ -70,23 +70,30 @@ class PhraseTable:
             names.append(left + ("" if _is_wide(left[-1:]) or _is_wide(right[:1]) else " ") + right)
         return names[len(tokens) :]
 
-    def learn(self, source: Subset, never: np.ndarray, min_count: int = 1) -> PhraseTable:
+    def learn(self, source: Subset, is_excluded: np.ndarray, min_count: int = 1) -> PhraseTable:
         """A table extended by one pass: pairs that are more frequent in the merged text than expected.
 
-        never      (V + 1,) whether an id is not a word; the last entry stands for all phrases
-        min_count  minimum count of a pair, if above MIN_PAIR_COUNT
+        is_excluded  (V + 1,) whether an id is not a word; the last entry stands for all phrases
+        min_count    minimum count of a pair, if above MIN_PAIR_COUNT
         """
         counts, keys, pair_counts = self._count_pairs(source)
         first, second = keys >> 32, keys & 0xFFFFFFFF
-        selected = pair_counts >= max(MIN_PAIR_COUNT, min_count)
+        is_selected = pair_counts >= max(MIN_PAIR_COUNT, min_count)
         for ids in (first, second):
-            selected &= ~never[np.minimum(ids, len(never) - 1)]
-        keys, pair_counts, first, second = keys[selected], pair_counts[selected], first[selected], second[selected]
+            is_selected &= ~is_excluded[np.minimum(ids, len(is_excluded) - 1)]
+        keys, pair_counts, first, second = (
+            keys[is_selected],
+            pair_counts[is_selected],
+            first[is_selected],
+            second[is_selected],
+        )
         expected = counts[first] * counts[second].astype(np.float64)
         score = (pair_counts - MIN_PAIR_COUNT) * float(counts.sum()) / expected
-        new = np.flatnonzero(score > THRESHOLD / 2 ** len(self.passes))
-        new = new[np.lexsort((keys[new], -pair_counts[new]))]  # by falling frequency, as in a vocabulary
-        pairs = np.concatenate((self.pairs, np.stack((first[new], second[new]), axis=1)))
+        new_pairs = np.flatnonzero(score > SCORE_THRESHOLD / 2 ** len(self.passes))
+        new_pairs = new_pairs[
+            np.lexsort((keys[new_pairs], -pair_counts[new_pairs]))
+        ]  # by falling frequency, as in a vocabulary
+        pairs = np.concatenate((self.pairs, np.stack((first[new_pairs], second[new_pairs]), axis=1)))
         return PhraseTable(self.vocabulary, pairs, (*self.passes, len(pairs)))
 
     def count(self, source: Subset) -> np.ndarray:
@@ -101,9 +108,9 @@ class PhraseTable:
         counts, keys, pair_counts = np.zeros(self.size, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64)
         for tokens, lengths in self._blocks(source):
             counts += np.bincount(tokens, minlength=self.size)
-            inner = np.ones(len(tokens), bool)
-            inner[np.cumsum(lengths) - 1] = False
-            block_keys, block_counts = np.unique(_pair_keys(tokens[:-1], tokens[1:])[inner[:-1]], return_counts=True)
+            is_inner = np.ones(len(tokens), bool)
+            is_inner[np.cumsum(lengths) - 1] = False
+            block_keys, block_counts = np.unique(_pair_keys(tokens[:-1], tokens[1:])[is_inner[:-1]], return_counts=True)
             merged = np.concatenate((keys, block_keys))
             keys, inverse = np.unique(merged, return_inverse=True)
             pair_counts = np.bincount(inverse, np.concatenate((pair_counts, block_counts)), len(keys)).astype(np.int64)
@@ -111,8 +118,8 @@ class PhraseTable:
 
     def _blocks(self, source: Subset):
         """A text as merged sequences, block by block; a unit longer than a block is split."""
-        for begin in range(0, source.num_tokens, BLOCK_TOKENS):
-            yield self.join(*source.token_slice(begin, min(begin + BLOCK_TOKENS, source.num_tokens)))
+        for begin in range(0, source.num_tokens, TOKENS_PER_BLOCK):
+            yield self.join(*source.token_slice(begin, min(begin + TOKENS_PER_BLOCK, source.num_tokens)))
 
 
 def _join_pairs(
@@ -126,12 +133,12 @@ def _join_pairs(
     is_pair[np.cumsum(lengths) - 1] = False  # no pair spans two sequences
     indices = np.arange(len(tokens))
     run_length = indices - np.maximum.accumulate(np.where(is_pair, 0, indices + 1))  # consecutive pair starts before
-    joined = is_pair & (run_length % 2 == 0)  # in a b c the first pair takes b from the second
+    is_joined = is_pair & (run_length % 2 == 0)  # in a b c the first pair takes b from the second
     rows = np.repeat(np.arange(len(lengths)), lengths)
-    removed = np.append(False, joined[:-1])  # second tokens of merged pairs
+    is_removed = np.append(False, is_joined[:-1])  # second tokens of merged pairs
     result = tokens.copy()
-    result[joined] = ids[positions[np.flatnonzero(joined)]]
-    return result[~removed], lengths - np.bincount(rows[removed], minlength=len(lengths))
+    result[is_joined] = ids[positions[np.flatnonzero(is_joined)]]
+    return result[~is_removed], lengths - np.bincount(rows[is_removed], minlength=len(lengths))
 
 
 def _pair_keys(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -145,7 +152,7 @@ def _is_wide(character: str) -> bool:
 
 # --- word2vec over words and phrases ---
 
-LISTED_PHRASES = 5  # phrases listed in the note
+MAX_LISTED_PHRASES = 5  # phrases listed in the note
 ModelFactory = Callable[[Sequence[str]], Word2VecModel]
 
 
@@ -166,9 +173,9 @@ class PhraseModel:
     def __init__(
         self, make_model: ModelFactory, *, tokens: Sequence[str], never: Iterable[int], passes: int, min_count: int = 1
     ) -> None:
-        self._make, self._tokens, self._passes, self._phrase_min_count = make_model, tokens, passes, min_count
-        self._never = np.zeros(len(tokens) + 1, bool)  # the last entry stands for all phrases
-        self._never[list(never)] = True
+        self._make_model, self._tokens, self._passes, self._phrase_min_count = make_model, tokens, passes, min_count
+        self._is_excluded = np.zeros(len(tokens) + 1, bool)  # the last entry stands for all phrases
+        self._is_excluded[list(never)] = True
         self.phrases = PhraseTable.empty(len(tokens))
         self.model = make_model(tokens)
         self.notes: list[str] = []
@@ -195,7 +202,7 @@ class PhraseModel:
     def _set_phrases(self, phrases: PhraseTable) -> None:
         """Use these phrases; the model is rebuilt if the vocabulary changes."""
         if phrases.size != self.phrases.size:
-            self.model = self._make([*self._tokens, *phrases.phrase_names(self._tokens)])
+            self.model = self._make_model([*self._tokens, *phrases.phrase_names(self._tokens)])
         self.phrases = phrases
 
     # -- training
@@ -205,7 +212,7 @@ class PhraseModel:
         phrases = PhraseTable.empty(len(self._tokens)) if given is None else self._earlier_phrases(given)
         if given is None:
             for _ in range(self._passes):
-                phrases = phrases.learn(source, self._never, self._phrase_min_count)
+                phrases = phrases.learn(source, self._is_excluded, self._phrase_min_count)
         self._set_phrases(phrases)
         counts = phrases.count(source)
         if given is not None:
@@ -219,7 +226,7 @@ class PhraseModel:
         num_words = int(np.count_nonzero(counts >= self._min_count))
         note = f"{num_words:,} phrases are words of their own"
         if num_words:
-            order = np.argsort(-counts, kind="stable")[: min(num_words, LISTED_PHRASES)]
+            order = np.argsort(-counts, kind="stable")[: min(num_words, MAX_LISTED_PHRASES)]
             note += f" ({', '.join(names[phrase] for phrase in order.tolist())} …)"
         if num_words < len(names):
             note += f"; {len(names) - num_words:,} more stand in others, or too seldom by themselves"
@@ -299,13 +306,22 @@ class PhraseModel:
         windows: list[dict[str, Any]] = []
         draw_python: Any = getattr(draw_windows, "py_func")  # noqa: B009 - what was compiled remembers what it was made of
         for chunk in range(len(text.states)):
-            drawn = variant.allocate_windows(chunk_size)
+            window_batch = variant.allocate_windows(chunk_size)
             draw_python(
-                text, variant.targets, variant.window, chunk, drawn, 0, variant.targets_per_word, variant.target_block
+                text,
+                variant.targets,
+                variant.window,
+                chunk,
+                window_batch,
+                0,
+                variant.targets_per_word,
+                variant.target_block,
             )
             for index in range(min(chunk_size, len(tokens) - chunk * chunk_size)):
-                if drawn.blocks[index]:
-                    windows.append(_describe_window(names, tokens, chunk * chunk_size + index, drawn, index, variant))
+                if window_batch.blocks[index]:
+                    windows.append(
+                        _describe_window(names, tokens, chunk * chunk_size + index, window_batch, index, variant)
+                    )
         return windows[:num_windows]
 
     def _join_batch(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
@@ -342,8 +358,8 @@ class PhraseModel:
     def word_table(self, tokens: Sequence[str]) -> WordVectors:
         """Vectors of every word and phrase with enough counts, by falling frequency."""
         names = [*tokens, *self.phrases.phrase_names(tokens)]
-        never = self._never[np.minimum(np.arange(len(names)), len(tokens))]
-        rows = np.flatnonzero((self.model.counts >= self._min_count) & ~never)
+        is_excluded = self._is_excluded[np.minimum(np.arange(len(names)), len(tokens))]
+        rows = np.flatnonzero((self.model.counts >= self._min_count) & ~is_excluded)
         rows = rows[np.argsort(-self.model.counts[rows], kind="stable")]
         words, compose = [names[row] for row in rows.tolist()], self.model.compose_vector
         has_subwords = self.model.subwords is not None
@@ -356,15 +372,15 @@ class PhraseModel:
 def _describe_window(
     names: Sequence[str], tokens: np.ndarray, position: int, batch: WindowBatch, index: int, variant: Word2VecVariant
 ) -> dict[str, Any]:
-    """A word, its context, and its output targets: negative samples, or its turns in the Huffman tree (lrr)."""
-    begin, end = int(batch.lefts[index]), int(batch.rights[index])
+    """A word, its context, and its output targets: negative samples, or its code in the Huffman tree (lrr)."""
+    context_start, context_end = int(batch.context_starts[index]), int(batch.context_ends[index])
     first = index * variant.targets_per_word
     slots = slice(first, first + int(batch.blocks[index]) * len(variant.target_block))
     targets, signs = batch.targets[slots], batch.signs[slots]
     has_negatives = len(variant.targets.stream) > 0
     return {
         "word": names[tokens[position]],
-        "around": [names[tokens[other]] for other in range(begin, end) if other != position],
+        "around": [names[tokens[other]] for other in range(context_start, context_end) if other != position],
         "drawn": [names[token] for token in targets[signs < 0].tolist()] if has_negatives else [],
         "turns": "" if has_negatives else "".join("l" if sign > 0 else "r" for sign in signs if sign),
     }

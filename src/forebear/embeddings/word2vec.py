@@ -48,13 +48,15 @@ class Subwords:
         """The n-grams of a word by position, with repetitions."""
         marked = f"<{word}>"
         size = len(marked)
-        han = is_han(np.array([ord(letter) for letter in marked])) & self.han
+        is_han_char = is_han(np.array([ord(letter) for letter in marked])) & self.han
         ngrams = []
         for start in range(size):
             for length in range(1, min(max(self.longest, 2), size - start) + 1):
-                alone = length == 1 and (start == 0 or start == size - 1)  # "<" and ">" alone carry no information
-                chinese = length <= 2 and han[start : start + length].all()
-                if (self.shortest <= length <= self.longest and not alone) or chinese:
+                is_boundary = length == 1 and (
+                    start == 0 or start == size - 1
+                )  # "<" and ">" alone carry no information
+                is_chinese = length <= 2 and is_han_char[start : start + length].all()
+                if (self.shortest <= length <= self.longest and not is_boundary) or is_chinese:
                     ngrams.append(marked[start : start + length])
         return ngrams
 
@@ -66,11 +68,11 @@ class Subwords:
 
         marked = [f"<{word}>" for word in words]
         text = "".join(marked)
-        letters = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
-        starts = np.append(np.flatnonzero((letters & 0xC0) != 0x80), len(letters))
+        data = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
+        starts = np.append(np.flatnonzero((data & 0xC0) != 0x80), len(data))
         ends = np.cumsum([0, *map(len, marked)])
-        han = is_han(np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)) & self.han
-        return hash_char_ngrams(letters, ends, starts, han, (self.shortest, self.longest), self.buckets)
+        is_han_char = is_han(np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)) & self.han
+        return hash_char_ngrams(data, ends, starts, is_han_char, (self.shortest, self.longest), self.buckets)
 
     def bucket_rows_reference(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """`bucket_rows` in plain Python."""
@@ -95,13 +97,13 @@ EVALUATION_KEY = (0x5EED,)  # random key of evaluation
 COMPOSE_BATCH = 4096  # words composed per block
 
 
-def subword_rows(subwords: Subwords, words: Sequence[str] | None, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
+def subword_rows(subwords: Subwords, words: Sequence[str] | None, vocab_size: int) -> tuple[np.ndarray, np.ndarray]:
     """(indptr, rows) of each word: its own row, then those of its n-grams, which follow the rows of all words."""
-    if words is None or len(words) != vocabulary:
-        raise ForebearError(f"subwords need the words of all {vocabulary} ids")
+    if words is None or len(words) != vocab_size:
+        raise ForebearError(f"subwords need the words of all {vocab_size} ids")
     indptr, rows = subwords.bucket_rows(words)
-    own = np.insert(rows.astype(np.int64) + vocabulary, indptr[:-1], np.arange(vocabulary))
-    return indptr + np.arange(vocabulary + 1), own.astype(np.int32)
+    row_ids = np.insert(rows.astype(np.int64) + vocab_size, indptr[:-1], np.arange(vocab_size))
+    return indptr + np.arange(vocab_size + 1), row_ids.astype(np.int32)
 
 
 class Word2VecModel:
@@ -149,7 +151,7 @@ class Word2VecModel:
         self.allowed[list(never)] = False
         self.notes: list[str] = []
         self._words = words or ()
-        self._spelling = None if subwords is None else subword_rows(subwords, words, vocabulary)
+        self._subword_rows = None if subwords is None else subword_rows(subwords, words, vocabulary)
         rows = vocabulary + (subwords.buckets if subwords else 0)
         self._inputs = aligned_table(rows, width)
         self._outputs = aligned_table(vocabulary if output == "negatives" else max(vocabulary - 1, 1), width)
@@ -177,7 +179,7 @@ class Word2VecModel:
                 mean=self.architecture == "cbow",
                 negatives=self.negatives if self.output == "negatives" else 0,
                 power=self.power,
-                spelling=self._spelling,
+                subwords=self._subword_rows,
             )
         return self._cached_variant
 
@@ -215,7 +217,7 @@ class Word2VecModel:
         from forebear.kernels.word2vec_threads import train_word2vec
 
         self._check(tokens, lengths)
-        loss, many = train_word2vec(
+        loss, num_predictions = train_word2vec(
             self._inputs,
             self._outputs,
             np.ascontiguousarray(tokens, np.int32),
@@ -225,9 +227,9 @@ class Word2VecModel:
             rate=rate,
             seed_parts=moment,
             threads=threads,
-            in_step=deterministic,
+            deterministic=deterministic,
         )
-        return loss / many if many else float("nan")
+        return loss / num_predictions if num_predictions else float("nan")
 
     def evaluate(self, tokens: np.ndarray, lengths: np.ndarray) -> tuple[float, int]:
         """Summed loss in double precision, and the number of pairs (of words, for CBOW).
@@ -241,7 +243,7 @@ class Word2VecModel:
             np.ascontiguousarray(tokens, np.int32), np.asarray(lengths, np.int64), self._keep_probs, EVALUATION_KEY
         )
         variant = self._variant
-        inputs = self._inputs[: self.vocabulary] if self._spelling is None else self.matrix
+        inputs = self._inputs[: self.vocabulary] if self._subword_rows is None else self.matrix
         if self.output == "negatives" and not variant.max_targets:  # no counts yet
             return 0.0, 0
         mean = self.architecture == "cbow"
@@ -274,9 +276,9 @@ class Word2VecModel:
     @property
     def matrix(self) -> np.ndarray:
         """(V, width) word vectors by id."""
-        if self._spelling is None:
+        if self._subword_rows is None:
             return self._inputs[: self.vocabulary, : self.width]
-        indptr, rows = self._spelling
+        indptr, rows = self._subword_rows
         vectors = np.empty((self.vocabulary, self.width), np.float32)
         for begin in range(0, self.vocabulary, COMPOSE_BATCH):  # all rows of all words might not fit in memory
             ends = indptr[begin : begin + COMPOSE_BATCH + 1]
@@ -316,16 +318,16 @@ class Word2VecModel:
 
 @dataclass(frozen=True, eq=False)
 class HuffmanTree:
-    """Each word's path from the root: nodes path_nodes[indptr[w]:indptr[w + 1]], with the turns taken there.
+    """Each word's path from the root: nodes path_nodes[indptr[w]:indptr[w + 1]], with the code (branches) taken there.
 
     indptr      (V + 1,) int64; words outside the tree have an empty path
     path_nodes  int32 numbers of inner nodes, the root first
-    path_turns  uint8, 0 or 1
+    path_codes  uint8, 0 or 1
     """
 
     indptr: np.ndarray
     path_nodes: np.ndarray
-    path_turns: np.ndarray
+    path_codes: np.ndarray
 
 
 def huffman_tree(counts: np.ndarray, allowed: np.ndarray) -> HuffmanTree:
@@ -333,56 +335,56 @@ def huffman_tree(counts: np.ndarray, allowed: np.ndarray) -> HuffmanTree:
     leaves = np.flatnonzero(allowed)
     weights = np.maximum(counts[leaves], 1).astype(np.int64)
     order = np.argsort(weights, kind="stable")
-    parents, turns = compile_kernel(build_tree_kernel)(weights[order])
-    depths, paths = compile_kernel(tree_paths_kernel)(parents, turns, len(leaves))
+    parents, codes = compile_kernel(build_tree_kernel)(weights[order])
+    depths, paths = compile_kernel(tree_paths_kernel)(parents, codes, len(leaves))
     lengths = np.zeros(len(counts), np.int64)
     lengths[leaves[order]] = depths
     indptr = np.concatenate(([0], np.cumsum(lengths)))
     # Start of each path, in the order of leaves and in the order of ids.
     source_index = np.repeat(np.cumsum(depths) - depths, depths)
     target_index = np.repeat(indptr[leaves[order]], depths) + np.arange(len(source_index)) - source_index
-    nodes, turned = np.empty(len(source_index), np.int32), np.empty(len(source_index), np.uint8)
-    nodes[target_index], turned[target_index] = paths[0], paths[1]
-    return HuffmanTree(indptr, nodes, turned)
+    path_nodes, path_codes = np.empty(len(source_index), np.int32), np.empty(len(source_index), np.uint8)
+    path_nodes[target_index], path_codes[target_index] = paths[0], paths[1]
+    return HuffmanTree(indptr, path_nodes, path_codes)
 
 
 def build_tree_kernel(weights):
-    """Merge the two lightest nodes repeatedly; returns the parent and turn of 2n - 1 nodes, leaves first."""
-    leaves = len(weights)
-    heavy = np.empty(max(2 * leaves - 1, 1), np.int64)
-    heavy[:leaves] = weights
-    parents, turns = np.full(len(heavy), -1, np.int64), np.zeros(len(heavy), np.uint8)
-    leaf, inner = 0, leaves  # both queues are sorted: merged nodes never get lighter
-    for parent in range(leaves, 2 * leaves - 1):
-        heavy[parent] = 0
-        for turn in range(2):
-            if leaf < leaves and (inner >= parent or heavy[leaf] <= heavy[inner]):
+    """Merge the two lightest nodes repeatedly; returns the parent and code of 2n - 1 nodes, leaves first."""
+    num_leaves = len(weights)
+    node_weights = np.empty(max(2 * num_leaves - 1, 1), np.int64)
+    node_weights[:num_leaves] = weights
+    parents, codes = np.full(len(node_weights), -1, np.int64), np.zeros(len(node_weights), np.uint8)
+    leaf, inner = 0, num_leaves  # both queues are sorted: merged nodes never get lighter
+    for parent in range(num_leaves, 2 * num_leaves - 1):
+        node_weights[parent] = 0
+        for code in range(2):
+            if leaf < num_leaves and (inner >= parent or node_weights[leaf] <= node_weights[inner]):
                 child = leaf
                 leaf += 1
             else:
                 child = inner
                 inner += 1
-            parents[child], turns[child] = parent, 1 - turn
-            heavy[parent] += heavy[child]
-    return parents, turns
+            parents[child], codes[child] = parent, 1 - code
+            node_weights[parent] += node_weights[child]
+    return parents, codes
 
 
-def tree_paths_kernel(parents, turns, leaves):
-    """Depth of each leaf, and all paths concatenated: inner nodes numbered from the root, and turns."""
-    depths = np.zeros(leaves, np.int64)
-    for leaf in range(leaves):
+def tree_paths_kernel(parents, codes, num_leaves):
+    """Depth of each leaf, and all paths concatenated: inner nodes numbered from the root, and codes."""
+    depths = np.zeros(num_leaves, np.int64)
+    for leaf in range(num_leaves):
         node = leaf
         while parents[node] >= 0:
             depths[leaf] += 1
             node = parents[node]
     paths = np.empty((2, depths.sum()), np.int32)
-    end, root = 0, 2 * leaves - 2
-    for leaf in range(leaves):
+    end, root = 0, 2 * num_leaves - 2
+    for leaf in range(num_leaves):
         end += depths[leaf]
-        node, at = leaf, end
+        node, position = leaf, end
         while parents[node] >= 0:
-            at -= 1
-            paths[0, at], paths[1, at] = root - parents[node], turns[node]
+            position -= 1
+            paths[0, position], paths[1, position] = root - parents[node], codes[node]
             node = parents[node]
     return depths, paths
 
@@ -401,50 +403,50 @@ def word2vec_variant(
     mean: bool,
     negatives: int,
     power: float,
-    spelling: tuple[np.ndarray, np.ndarray] | None,
+    subwords: tuple[np.ndarray, np.ndarray] | None,
 ) -> Word2VecVariant:
     """Settings of the training kernel, from word counts; hierarchical softmax over a Huffman tree if no negatives."""
     from forebear.kernels.word2vec import OutputTargets
     from forebear.kernels.word2vec_sampling import negative_sample_stream, negative_sampling_probs
     from forebear.kernels.word2vec_threads import Word2VecVariant
 
-    seen_share = counts * keep_probs.astype(np.float64)
-    seen_share = seen_share / max(seen_share.sum(), 1)
+    word_rates = counts * keep_probs.astype(np.float64)
+    word_rates = word_rates / max(word_rates.sum(), 1)
     empty = np.zeros(0, np.int32)
     if negatives:
         stream = negative_sample_stream(counts, power, allowed)
         tree = HuffmanTree(np.zeros(len(counts) + 1, np.int64), empty, empty.astype(np.uint8))
         max_outputs = mean_outputs = negatives + 1 if len(stream) else 0
-        output_updates = seen_share + negatives * negative_sampling_probs(counts, power, allowed)
+        output_updates = word_rates + negatives * negative_sampling_probs(counts, power, allowed)
     else:
         stream, tree = empty, huffman_tree(counts, allowed)
         lengths = np.diff(tree.indptr)
-        max_outputs, mean_outputs = int(lengths.max(initial=0)), float(seen_share @ lengths)
-        output_updates = np.bincount(tree.path_nodes, np.repeat(seen_share, lengths), 1)
+        max_outputs, mean_outputs = int(lengths.max(initial=0)), float(word_rates @ lengths)
+        output_updates = np.bincount(tree.path_nodes, np.repeat(word_rates, lengths), 1)
     chance_factor = CHANCE_FACTOR if negatives else 0
     max_updates = max(
         max_row_updates(output_updates, output_updates, chance_factor),
-        mean_outputs * max_row_updates(shared_updates(seen_share, spelling), seen_share, chance_factor),
+        mean_outputs * max_row_updates(shared_updates(word_rates, subwords), word_rates, chance_factor),
     )
-    supply = OutputTargets(stream, negatives, tree.indptr, tree.path_nodes, tree.path_turns)
+    targets = OutputTargets(stream, negatives, tree.indptr, tree.path_nodes, tree.path_codes)
     return Word2VecVariant(
-        window, mean, supply, max_outputs, spelling, max_updates * (1 if mean else window + 1), mean_outputs
+        window, mean, targets, max_outputs, subwords, max_updates * (1 if mean else window + 1), mean_outputs
     )
 
 
-def max_row_updates(updates: np.ndarray, seen_share: np.ndarray, chance_factor: float) -> float:
+def max_row_updates(updates: np.ndarray, word_rates: np.ndarray, chance_factor: float) -> float:
     """The update rate of the busiest row, or `chance_factor` times that of a randomly seen row if that is higher.
 
     In a text of few words no row is much busier than others, but all are pushed the same way: away from the negatives.
     """
-    return max(updates.max(initial=0), chance_factor * float(updates @ seen_share) / max(seen_share.sum(), 1))
+    return max(updates.max(initial=0), chance_factor * float(updates @ word_rates) / max(word_rates.sum(), 1))
 
 
-def shared_updates(seen_share: np.ndarray, spelling: tuple[np.ndarray, np.ndarray] | None) -> np.ndarray:
+def shared_updates(word_rates: np.ndarray, subwords: tuple[np.ndarray, np.ndarray] | None) -> np.ndarray:
     """Update rate of each word's vector: by its own occurrences, and partly by words that share its subword rows."""
-    if spelling is None:
-        return seen_share
-    indptr, rows = spelling
+    if subwords is None:
+        return word_rates
+    indptr, rows = subwords
     lengths = np.diff(indptr)
-    updates = np.bincount(rows, np.repeat(seen_share, lengths))
+    updates = np.bincount(rows, np.repeat(word_rates, lengths))
     return np.add.reduceat(updates[rows], indptr[:-1]) / lengths

@@ -97,8 +97,8 @@ class _UntrainedModel:
     loss = "there is none: nothing is predicted"
 
     def __init__(self, *, vocabulary: int, never: Iterable[int]) -> None:
-        self.known = np.ones(vocabulary, bool)
-        self.known[list(never)] = False
+        self.is_word = np.ones(vocabulary, bool)
+        self.is_word[list(never)] = False
         self.notes: list[str] = []
 
     def training_state(self) -> dict[str, np.ndarray]:
@@ -120,7 +120,7 @@ class PretrainedVectors(_UntrainedModel):
 
     def set_vectors(self, vectors: np.ndarray, counts: np.ndarray | None = None) -> None:
         """Set the (N, width) vectors of all words by id, and their counts if known."""
-        num_words = int(np.count_nonzero(self.known))
+        num_words = int(np.count_nonzero(self.is_word))
         expected = {"vectors": (vectors, (num_words, self.width), "f"), "counts": (counts, (num_words,), "i")}
         for name, (array, shape, kind) in expected.items():
             if array is not None and (array.shape != shape or array.dtype.kind != kind):
@@ -161,12 +161,12 @@ class PretrainedVectors(_UntrainedModel):
     def matrix(self) -> np.ndarray:
         """(V, width) vectors by id."""
         rows = np.zeros((self.vocabulary, self.width), np.float32)
-        rows[self.known] = self.vectors
+        rows[self.is_word] = self.vectors
         return rows
 
     def word_table(self, tokens: Sequence[str]) -> WordVectors:
         """All words in their given order."""
-        return WordVectors([tokens[i] for i in np.flatnonzero(self.known).tolist()], self.vectors, self.counts)
+        return WordVectors([tokens[i] for i in np.flatnonzero(self.is_word).tolist()], self.vectors, self.counts)
 
     @property
     def num_parameters(self) -> int:
@@ -195,12 +195,12 @@ class IdentityMatrix:
         selected = np.arange(len(self))[index]
         return (np.arange(len(self)) == np.asarray(selected)[..., None]).astype(self.dtype)
 
-    def cosines(self, units: np.ndarray, rows: slice | np.ndarray) -> np.ndarray:
+    def cosines(self, unit_queries: np.ndarray, rows: slice | np.ndarray) -> np.ndarray:
         """(Q, n) cosines of unit vectors with some rows: a selection of columns."""
-        return units[:, rows]
+        return unit_queries[:, rows]
 
     @property
-    def lengths(self) -> np.ndarray:
+    def norms(self) -> np.ndarray:
         return np.ones(len(self), self.dtype)
 
 
@@ -215,7 +215,7 @@ class OnehotModel(_UntrainedModel):
 
     @property
     def width(self) -> int:
-        return int(np.count_nonzero(self.known))
+        return int(np.count_nonzero(self.is_word))
 
     @property
     def num_parameters(self) -> int:
@@ -232,7 +232,7 @@ class OnehotModel(_UntrainedModel):
         """Continue from the counts of an earlier run."""
         self.counts[: len(given["counts"])] += given["counts"]
 
-    def train_batch(self, batch: Batch, **how: object) -> None:
+    def train_batch(self, batch: Batch, **options: object) -> None:
         """Count the words of a batch."""
         self.counts += np.bincount(batch.inputs["tokens"], minlength=len(self.counts))
 
@@ -248,7 +248,7 @@ class OnehotModel(_UntrainedModel):
         self.counts = np.asarray(arrays["counts"], np.int64)
 
     def word_table(self, tokens: Sequence[str]) -> WordVectors:
-        ids = np.flatnonzero(self.known)
+        ids = np.flatnonzero(self.is_word)
         rows: Any = IdentityMatrix(len(ids))
         return WordVectors([tokens[i] for i in ids.tolist()], rows, self.counts[ids])
 

@@ -101,7 +101,7 @@ def adaptation_tokenizer(
         return spec.task_tokenizer(init_from.tokenizer)
     texts = [text for example in data.train for text in example_texts(example)]
     new_words = missing_words(init_from.tokenizer, texts, MIN_COUNT_OF_NEW_WORDS)
-    return extend_vocabulary(init_from.tokenizer, new_words, found=True)[0]
+    return extend_vocabulary(init_from.tokenizer, new_words, are_from_text=True)[0]
 
 
 def _train_task_tokenizer(spec: ModelSpec, task: str, data: LabeledData) -> Tokenizer:

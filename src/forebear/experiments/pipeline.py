@@ -344,7 +344,7 @@ def _truncated_words(char_ids: CharIds | None, corpus: Corpus) -> tuple[dict[str
     if char_ids is None:
         return {}, []
     stats = truncation_stats(char_ids, corpus.tokenizer.vocabulary(), corpus.ids)
-    message = f"{stats['words']:,} words are longer than {char_ids.longest - NUM_WORD_MARKERS} bytes, "
+    message = f"{stats['words']:,} words are longer than {char_ids.max_symbols - NUM_WORD_MARKERS} bytes, "
     message += f"and {stats['tokens']:,} tokens of the text are such: they are read as far as that "
     message += "(--longest reads more); ledger.json names some"
     return {"spelling": stats}, [message] if stats["words"] else []

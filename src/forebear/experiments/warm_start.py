@@ -116,7 +116,7 @@ class InitFrom:
         is_from_text = self.words_file is None
         segmenter = Segmenter() if is_from_text else None
         try:
-            return extend_vocabulary(self.folder.tokenizer, self.words, found=is_from_text, segmenter=segmenter)
+            return extend_vocabulary(self.folder.tokenizer, self.words, are_from_text=is_from_text, segmenter=segmenter)
         except InputError as error:
             error.file = self.words_file
             raise

@@ -14,7 +14,7 @@ import numpy as np
 
 from forebear.data.io.atomic import cache_folder, file_digest
 from forebear.data.unicode import replace_surrogates
-from forebear.embeddings.knn import BLOCK_BYTES, MIN_NORM, row_blocks
+from forebear.embeddings.knn import MIN_NORM, VALUES_PER_BLOCK, row_blocks
 from forebear.embeddings.lexicon import NO_WORD, Lexicon, WordMatcher, WordMatches
 from forebear.embeddings.word_table import WordVectors
 from forebear.errors import InputError, require_choice
@@ -491,7 +491,7 @@ class PooledTexts:
             return self._vectors(rows[text_ends - num_used if pooling == "first" else text_ends - 1])
         reduce_fn = np.maximum if pooling == "max" else np.add
         pooled = np.full((len(num_used), self._width), -np.inf if pooling == "max" else 0.0, np.float32)
-        for token_slice in _token_slices(num_used.tolist(), max(1, BLOCK_BYTES // self._width)):
+        for token_slice in _token_slices(num_used.tolist(), max(1, VALUES_PER_BLOCK // self._width)):
             block, block_ids = self._vectors(rows[token_slice]), text_ids[token_slice]
             if pooling == "sif":
                 block *= self._weights(rows[token_slice])[:, None]

@@ -346,7 +346,7 @@ class Misprediction:
     judgment: Judgment
 
     def to_dict(self) -> dict[str, Any]:
-        place = self.example.place
+        place = self.example.location
         return {
             "file": place.file,
             "line": place.line,
@@ -483,7 +483,7 @@ def write_mispredictions(evaluation: TaskEvaluation, file: Path) -> None:
     with explain_disk_errors(file), atomic_write(file) as output:
         output.write(b"file\tline\twanted\tsaid\tprobability\ttext\n")
         for misprediction in evaluation.mispredictions:
-            place, judgment = misprediction.example.place, misprediction.judgment
+            place, judgment = misprediction.example.location, misprediction.judgment
             probability = "" if judgment.probability is None else f"{judgment.probability:.4f}"
             cells = [place.file or "", place.line or place.name or "", judgment.expected, judgment.predicted]
             cells += [probability, *example_texts(misprediction.example)]

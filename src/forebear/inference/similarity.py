@@ -19,7 +19,7 @@ from forebear.data.io.atomic import cache_folder, file_digest
 from forebear.data.io.files import ProgressFn
 from forebear.data.io.reader import read_lines
 from forebear.embeddings.evaluation import (
-    MOST_FREQUENT,
+    MAX_ANALOGY_WORDS,
     AnalogyEval,
     AnalogySet,
     SimilarityEval,
@@ -310,7 +310,7 @@ def evaluate_words(
             message = "analogies are answered from a table of words, and this run has none"
             hint = "give files of pairs, or a run whose tokens are words (--tokenizer words, word2vec, …)"
             raise InputError(message, file=content.file, hint=hint)
-    max_words = MOST_FREQUENT if most_frequent is None else most_frequent
+    max_words = MAX_ANALOGY_WORDS if most_frequent is None else most_frequent
     results: list[SimilarityEval | AnalogyEval] = []
     for content in contents:
         if isinstance(content, AnalogySet):

@@ -334,7 +334,7 @@ def linear_attribution(
     inputs = trace.rows.make_batch([0]).inputs
     values, elsewhere, score, attributed_sum = np.zeros(len(trace.word_ids)), 0.0, target.offset, 0.0
     sums: dict[tuple[tuple[int, ...], str], float] = {}
-    special_ids = network.skipped if isinstance(network, LinearModel) else ()
+    special_ids = network.special_ids if isinstance(network, LinearModel) else ()
     for output in target.outputs:
         head, index = output.head, output.index
         score += output.scale * _logit(logits, output, is_centered=network.kind in ("label", "tag"))

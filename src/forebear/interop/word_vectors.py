@@ -372,7 +372,7 @@ def read_binary_vectors(
             message = "the file is empty"
         raise InputError(message, file=stream.path, line=1, hint=CORRUPT_FILE_HINT)
     decoder, vector_bytes = WordDecoder(stream.path, "byte", on_bad_bytes), 4 * width
-    builder = VectorTableBuilder(decoder, width, stream.bytes_left(min(count, limit or count), vector_bytes))
+    builder = VectorTableBuilder(decoder, width, stream.max_plausible_rows(min(count, limit or count), vector_bytes))
     corrupt_error = partial(decoder.error_at, hint=CORRUPT_FILE_HINT)
     stream.read(len(line) + 1)
     num_read, remainder, offset = 0, b"", len(line) + 1  # the rest of a block begins there in the (decompressed) file

@@ -239,7 +239,7 @@ def read_text_vectors(
 ) -> WordVectorFile:
     """Read the words and vectors of a text file; `parse` replaces `parse_lines`."""
     layout = _validate_layout(stream, file_format)
-    capacity = stream.bytes_left(layout.count or stream.size, 2 * layout.width)
+    capacity = stream.max_plausible_rows(layout.count or stream.size, 2 * layout.width)
     decoder = WordDecoder(stream.path, "line", on_bad_bytes)
     builder = VectorTableBuilder(decoder, layout.width, min(capacity, limit or capacity))
     reader = _TextVectorReader(builder, layout, parse or parse_lines)

@@ -1,1 +1,1 @@
-"""Compiled loops (numba), each beside a readable twin and a test that compares them."""
+"""Compiled loops (numba), each with a reference implementation and a test that compares them."""

@@ -1,6 +1,6 @@
-"""Counting co-occurrences within a window, word by word: compiled loops and their numpy twin.
+"""Counting co-occurrences within a window, word by word: compiled loops and their numpy reference.
 
-A text is word ids with ROW_BORDER between units of text. Two words of a unit at distance `d` add `shares[d - 1]` to
+A text is word ids with UNIT_BORDER between units of text. Two words of a unit at distance `d` add `weights[d - 1]` to
 each other's count. These weights are integers, so sums are exact and independent of order and partitioning.
 """
 
@@ -13,83 +13,83 @@ import numpy as np
 from forebear.kernels.jit import compile_kernel
 
 UNIT_BORDER = -1  # between units of text
-EIGHT = 8  # marks read at a time
+FLAGS_PER_WORD = 8  # flags read at a time
 
 
 class RowAccumulator(NamedTuple):
     """Buffers for counting one row, zero before and after: a sum for each word, and a flag where it is not zero."""
 
     sums: np.ndarray  # int64
-    marks: np.ndarray  # uint8
-    eights: np.ndarray  # uint64: the same marks, eight in one
+    flags: np.ndarray  # uint8
+    flag_words: np.ndarray  # uint64: the same flags, eight in one
 
 
-def row_accumulator(words: int) -> RowAccumulator:
-    room = -(-words // EIGHT) * EIGHT
-    marks = np.zeros(room, np.uint8)
-    return RowAccumulator(np.zeros(room, np.int64), marks, marks.view(np.uint64))
+def row_accumulator(num_words: int) -> RowAccumulator:
+    capacity = -(-num_words // FLAGS_PER_WORD) * FLAGS_PER_WORD
+    flags = np.zeros(capacity, np.uint8)
+    return RowAccumulator(np.zeros(capacity, np.int64), flags, flags.view(np.uint64))
 
 
 # -- numpy reference
 
 
 def count_rows_reference(
-    text: np.ndarray, words: int, shares: np.ndarray, first: int, last: int
+    text: np.ndarray, num_words: int, weights: np.ndarray, first: int, last: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows, columns and weighted counts (n,) of the words at positions `first` to `last`, sorted by row and column."""
-    units, places = np.cumsum(text == UNIT_BORDER), np.arange(len(text))
-    keys, fractions = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for distance, share in enumerate(shares.tolist(), start=1):
-        left, right = places[:-distance], places[distance:]
+    units, positions = np.cumsum(text == UNIT_BORDER), np.arange(len(text))
+    keys, weight_parts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for distance, weight in enumerate(weights.tolist(), start=1):
+        left, right = positions[:-distance], positions[distance:]
         # A border counts to the unit that follows it.
         same_unit = (units[left] == units[right]) & (text[left] != UNIT_BORDER)
         for centre, context in ((left[same_unit], right[same_unit]), (right[same_unit], left[same_unit])):
             in_range = (centre >= first) & (centre < last)
-            keys.append(text[centre[in_range]].astype(np.int64) * words + text[context[in_range]])
-            fractions.append(np.full(np.count_nonzero(in_range), share, np.int64))
+            keys.append(text[centre[in_range]].astype(np.int64) * num_words + text[context[in_range]])
+            weight_parts.append(np.full(np.count_nonzero(in_range), weight, np.int64))
     pairs, pair_ids = np.unique(np.concatenate(keys), return_inverse=True)
     sums = np.zeros(len(pairs), np.int64)
-    np.add.at(sums, pair_ids, np.concatenate(fractions))
-    return pairs // words, pairs % words, sums
+    np.add.at(sums, pair_ids, np.concatenate(weight_parts))
+    return pairs // num_words, pairs % num_words, sums
 
 
 # -- compiled
 
 
 @compile_kernel
-def word_positions(text, words, first, last):
-    """Positions from `first` to `last` grouped by word, (n,), and where each word's group begins, (words + 1,)."""
-    starts = np.zeros(words + 1, np.int64)
-    for place in range(first, last):
-        if text[place] >= 0:
-            starts[text[place] + 1] += 1
-    for word in range(words):
+def word_positions(text, num_words, first, last):
+    """Positions from `first` to `last` grouped by word, (n,), and where each word's group begins, (num_words + 1,)."""
+    starts = np.zeros(num_words + 1, np.int64)
+    for position in range(first, last):
+        if text[position] >= 0:
+            starts[text[position] + 1] += 1
+    for word in range(num_words):
         starts[word + 1] += starts[word]
-    free, places = starts.copy(), np.empty(starts[words], np.int32)
-    for place in range(first, last):
-        word = text[place]
+    free, positions = starts.copy(), np.empty(starts[num_words], np.int32)
+    for position in range(first, last):
+        word = text[position]
         if word >= 0:
-            places[free[word]] = place
+            positions[free[word]] = position
             free[word] += 1
-    return starts, places
+    return starts, positions
 
 
 @compile_kernel
-def _flush_row(clean, columns, counts, filled):
+def _flush_row(accumulator, columns, counts, num_entries):
     """Append the accumulated row, sorted by column, and clear it; returns the number of entries written so far."""
-    for group in range(len(clean.eights)):
-        if clean.eights[group]:
-            clean.eights[group] = 0
-            for word in range(group * EIGHT, group * EIGHT + EIGHT):
+    for group in range(len(accumulator.flag_words)):
+        if accumulator.flag_words[group]:
+            accumulator.flag_words[group] = 0
+            for word in range(group * FLAGS_PER_WORD, group * FLAGS_PER_WORD + FLAGS_PER_WORD):
                 # Without a branch: each is written, and overwritten by the next if its sum is 0.
-                columns[filled], counts[filled] = word, clean.sums[word]
-                filled += clean.sums[word] != 0
-                clean.sums[word] = 0
-    return filled
+                columns[num_entries], counts[num_entries] = word, accumulator.sums[word]
+                num_entries += accumulator.sums[word] != 0
+                accumulator.sums[word] = 0
+    return num_entries
 
 
 @compile_kernel
-def count_rows(text, starts, places, shares, row, last, clean, columns, counts, sizes):
+def count_rows(text, starts, positions, weights, row, last, accumulator, columns, counts, sizes):
     """Count the words from `row` on up to `last`, as long as the buffers suffice.
 
     columns, counts  (capacity,) output: the entries of each row, sorted by column
@@ -97,83 +97,83 @@ def count_rows(text, starts, places, shares, row, last, clean, columns, counts, 
 
     Returns the next word and the number of entries written.
     """
-    filled, num_words = 0, len(starts) - 1
+    num_entries, num_words = 0, len(starts) - 1
     while row < last:
         frequency = starts[row + 1] - starts[row]
-        if filled + min(num_words, 2 * len(shares) * frequency) >= len(columns):
+        if num_entries + min(num_words, 2 * len(weights) * frequency) >= len(columns):
             break
-        for at in range(starts[row], starts[row + 1]):
-            here = places[at]
-            for distance in range(len(shares)):
-                word = text[here - 1 - distance]
+        for index in range(starts[row], starts[row + 1]):
+            position = positions[index]
+            for distance in range(len(weights)):
+                word = text[position - 1 - distance]
                 if word < 0:
                     break
-                clean.sums[word] += shares[distance]
-                clean.marks[word] = 1
-            for distance in range(len(shares)):
-                word = text[here + 1 + distance]
+                accumulator.sums[word] += weights[distance]
+                accumulator.flags[word] = 1
+            for distance in range(len(weights)):
+                word = text[position + 1 + distance]
                 if word < 0:
                     break
-                clean.sums[word] += shares[distance]
-                clean.marks[word] = 1
-        before = filled
+                accumulator.sums[word] += weights[distance]
+                accumulator.flags[word] = 1
+        previous_entries = num_entries
         if frequency:
-            filled = _flush_row(clean, columns, counts, filled)
-        sizes[row] = filled - before
+            num_entries = _flush_row(accumulator, columns, counts, num_entries)
+        sizes[row] = num_entries - previous_entries
         row += 1
-    return row, filled
+    return row, num_entries
 
 
 @compile_kernel
-def merge_rows(starts, parts_columns, parts_counts, clean, columns, counts, sizes):
+def merge_rows(starts, parts_columns, parts_counts, accumulator, columns, counts, sizes):
     """Add up the rows that several parts counted; returns the number of entries.
 
     starts  (parts, rows + 1) where each row begins in `parts_columns` and `parts_counts`
     sizes   (rows,) output: the number of entries of each row
     """
-    filled = 0
+    num_entries = 0
     for row in range(starts.shape[1] - 1):
         for part in range(starts.shape[0]):
-            for at in range(starts[part, row], starts[part, row + 1]):
-                clean.sums[parts_columns[at]] += parts_counts[at]
-                clean.marks[parts_columns[at]] = 1
-        before = filled
-        filled = _flush_row(clean, columns, counts, filled)
-        sizes[row] = filled - before
-    return filled
+            for entry in range(starts[part, row], starts[part, row + 1]):
+                accumulator.sums[parts_columns[entry]] += parts_counts[entry]
+                accumulator.flags[parts_columns[entry]] = 1
+        previous_entries = num_entries
+        num_entries = _flush_row(accumulator, columns, counts, num_entries)
+        sizes[row] = num_entries - previous_entries
+    return num_entries
 
 
 @compile_kernel
-def tile_rows(first, sizes, columns, counts, band, unit, seed, made_rows, made_columns, made_counts):
-    """Write the entries of rows `first`, `first` + 1, … as tiles of `band` columns, each tile shuffled.
+def tile_rows(first, sizes, columns, counts, columns_per_tile, count_unit, seed, out_rows, out_columns, out_counts):
+    """Write the entries of rows `first`, `first` + 1, … as tiles of `columns_per_tile` columns, each tile shuffled.
 
-    sizes  number of entries of each row, sorted by column
-    band   words per tile
-    unit   the weight of a count of 1
-    seed   xorshift seed above 0
+    sizes             number of entries of each row, sorted by column
+    columns_per_tile  words per tile
+    count_unit        the weight of a count of 1
+    seed              xorshift seed above 0
     """
-    many = len(columns)
-    starts = np.zeros(columns.max() // band + 2 if many else 1, np.int64)
-    for at in range(many):
-        starts[columns[at] // band + 1] += 1
+    num_entries = len(columns)
+    starts = np.zeros(columns.max() // columns_per_tile + 2 if num_entries else 1, np.int64)
+    for index in range(num_entries):
+        starts[columns[index] // columns_per_tile + 1] += 1
     for tile in range(len(starts) - 1):
         starts[tile + 1] += starts[tile]
-    order, rows, free, at = np.empty(many, np.int32), np.empty(many, np.int32), starts.copy(), 0
+    order, rows, free, index = np.empty(num_entries, np.int32), np.empty(num_entries, np.int32), starts.copy(), 0
     for row in range(len(sizes)):
         for _ in range(sizes[row]):
-            tile = columns[at] // band
-            order[free[tile]], rows[at] = at, first + row
+            tile = columns[index] // columns_per_tile
+            order[free[tile]], rows[index] = index, first + row
             free[tile] += 1
-            at += 1
+            index += 1
     for tile in range(len(starts) - 1):
-        for left in range(starts[tile + 1] - starts[tile], 1, -1):  # Fisher and Yates; xorshift draws
+        for remaining in range(starts[tile + 1] - starts[tile], 1, -1):  # Fisher and Yates; xorshift draws
             seed ^= seed << np.uint64(13)
             seed ^= seed >> np.uint64(7)
             seed ^= seed << np.uint64(17)
-            drawn = starts[tile] + np.int64(((seed >> np.uint64(32)) * np.uint64(left)) >> np.uint64(32))
-            one = starts[tile] + left - 1
-            order[one], order[drawn] = order[drawn], order[one]
-    for at in range(many):
-        entry = order[at]
-        made_rows[at], made_columns[at] = rows[entry], columns[entry]
-        made_counts[at] = counts[entry] / unit
+            other = starts[tile] + np.int64(((seed >> np.uint64(32)) * np.uint64(remaining)) >> np.uint64(32))
+            last = starts[tile] + remaining - 1
+            order[last], order[other] = order[other], order[last]
+    for index in range(num_entries):
+        entry = order[index]
+        out_rows[index], out_columns[index] = rows[entry], columns[entry]
+        out_counts[index] = counts[entry] / count_unit

@@ -1,4 +1,4 @@
-"""GloVe's AdaGrad updates over a co-occurrence table: compiled loops and their numpy twins.
+"""GloVe's AdaGrad updates over a co-occurrence table: compiled loops and their numpy references.
 
 The layout of the rows of `words` and `contexts` is described in layout.py.
 """
@@ -83,8 +83,8 @@ def group_blocks_reference(rows: np.ndarray, columns: np.ndarray, words: int) ->
     t · ROW_GROUPS + g has the entries whose row is in group g and whose column is t groups further. Blocks of the same
     turn t share no word and can be learned from in parallel.
     """
-    group, other = _word_groups(rows, words)[rows].astype(int), _word_groups(columns, words)[columns]
-    keys = (other - group) % ROW_GROUPS * ROW_GROUPS + group
+    row_group, column_group = _word_groups(rows, words)[rows].astype(int), _word_groups(columns, words)[columns]
+    keys = (column_group - row_group) % ROW_GROUPS * ROW_GROUPS + row_group
     return np.argsort(keys, kind="stable"), np.searchsorted(np.sort(keys), np.arange(ROW_GROUPS**2 + 1))
 
 
@@ -107,7 +107,7 @@ def _fast_kernel(loops: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def group_blocks(rows: np.ndarray, columns: np.ndarray, words: int) -> tuple[np.ndarray, np.ndarray]:
-    """Compiled twin of `group_blocks_reference`."""
+    """Compiled version of `group_blocks_reference`."""
     return _sort_into_blocks(rows, columns, _word_groups(rows, words), _word_groups(columns, words))
 
 
@@ -115,8 +115,8 @@ def group_blocks(rows: np.ndarray, columns: np.ndarray, words: int) -> tuple[np.
 def _sort_into_blocks(rows, columns, row_groups, column_groups):
     keys, starts = np.empty(len(rows), np.uint8), np.zeros(ROW_GROUPS * ROW_GROUPS + 1, np.int64)
     for entry in range(len(rows)):
-        group, other = np.int64(row_groups[rows[entry]]), np.int64(column_groups[columns[entry]])
-        key = ((other - group) & (ROW_GROUPS - 1)) * ROW_GROUPS + group  # GROUPS is a power of two
+        row_group, column_group = np.int64(row_groups[rows[entry]]), np.int64(column_groups[columns[entry]])
+        key = ((column_group - row_group) & (ROW_GROUPS - 1)) * ROW_GROUPS + row_group  # ROW_GROUPS is a power of two
         keys[entry] = key
         starts[key + 1] += 1
     for key in range(ROW_GROUPS * ROW_GROUPS):
@@ -130,8 +130,15 @@ def _sort_into_blocks(rows, columns, row_groups, column_groups):
 
 @_fast_kernel
 def batch_moments(rows, columns, logs, weights, words, contexts, width):
-    """Compiled twin of `batch_moments_reference`."""
-    weight_sum, first, other, squared, both, other_squared = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    """Compiled version of `batch_moments_reference`."""
+    weight_sum, prediction_sum, log_sum, squared_prediction_sum, product_sum, squared_log_sum = (
+        0.0,
+        0.0,
+        0.0,
+        0.0,
+        0.0,
+        0.0,
+    )
     for entry in range(len(rows)):
         word, context = words[rows[entry]], contexts[columns[entry]]
         weight, log = np.float64(weights[entry]), np.float64(logs[entry])
@@ -139,12 +146,12 @@ def batch_moments(rows, columns, logs, weights, words, contexts, width):
         for column in range(width):
             prediction += np.float64(word[column]) * context[column]
         weight_sum += weight
-        first += weight * prediction
-        other += weight * log
-        squared += weight * prediction * prediction
-        both += weight * prediction * log
-        other_squared += weight * log * log
-    return weight_sum, first, other, squared, both, other_squared
+        prediction_sum += weight * prediction
+        log_sum += weight * log
+        squared_prediction_sum += weight * prediction * prediction
+        product_sum += weight * prediction * log
+        squared_log_sum += weight * log * log
+    return weight_sum, prediction_sum, log_sum, squared_prediction_sum, product_sum, squared_log_sum
 
 
 @cache
@@ -158,12 +165,12 @@ def glove_sweeper(width: int) -> Callable[..., None]:
         learning_rate, one, half = np.float32(rate), np.float32(1), np.float32(0.5)
         for block in blocks:
             total = 0.0
-            for at in range(starts[block], starts[block + 1]):
-                if at + lookahead < len(order):
-                    upcoming = order[at + lookahead]
+            for position in range(starts[block], starts[block + 1]):
+                if position + lookahead < len(order):
+                    upcoming = order[position + lookahead]
                     prefetch_row(words, np.int64(rows[upcoming]), 0, 2 * width + 2)
                     prefetch_row(contexts, np.int64(columns[upcoming]), 0, 2 * width + 2)
-                entry = order[at]
+                entry = order[position]
                 word, context = words[rows[entry]], contexts[columns[entry]]
                 error = np.float32(0)
                 for column in range(width):

@@ -14,10 +14,10 @@ PREFETCH_DISTANCE = 16  # steps between a prefetch and the use of the data, abou
 
 def emit_prefetch(builder: Any, pointer: Any, locality: int) -> None:
     """Prefetch data to be read, into the first (locality 3) or second (2) level cache."""
-    byte, small = ir.IntType(8).as_pointer(), ir.IntType(32)
-    kind = ir.FunctionType(ir.VoidType(), [byte, small, small, small])
-    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-    builder.call(function, [builder.bitcast(pointer, byte), small(0), small(locality), small(1)])
+    byte_pointer, int32 = ir.IntType(8).as_pointer(), ir.IntType(32)
+    signature = ir.FunctionType(ir.VoidType(), [byte_pointer, int32, int32, int32])
+    function = cgutils.get_or_insert_function(builder.module, signature, "llvm.prefetch.p0")
+    builder.call(function, [builder.bitcast(pointer, byte_pointer), int32(0), int32(locality), int32(1)])
 
 
 def _element_pointer(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -25,14 +25,14 @@ def _element_pointer(context: Any, builder: Any, signature: Any, values: Any) ->
     return builder.gep(context.make_array(signature.args[0])(context, builder, values[0]).data, [values[1]])
 
 
-def _prefetch(typing: Any, array: Any, number: Any) -> Any:
+def _prefetch(typing: Any, array: Any, index: Any) -> Any:
     """Prefetch the memory at this index of an array, which may be out of bounds."""
 
     def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         emit_prefetch(builder, _element_pointer(context, builder, signature, values), locality=3)
         return context.get_dummy_value()
 
-    return types.void(array, number), build
+    return types.void(array, index), build
 
 
 def _bits_as_float(typing: Any, bits: Any) -> Any:
@@ -42,7 +42,7 @@ def _bits_as_float(typing: Any, bits: Any) -> Any:
     return types.float32(types.uint32), build
 
 
-def _float_as_bits(typing: Any, number: Any) -> Any:
+def _float_as_bits(typing: Any, value: Any) -> Any:
     def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         return builder.bitcast(values[0], ir.IntType(32))
 

@@ -9,13 +9,13 @@ import numpy as np
 CACHE_LINE = 16  # float32 values in a cache line
 
 
-def aligned_table(rows: int, width: int) -> np.ndarray:
-    """Zeros (rows, width rounded up to cache lines) whose rows begin at cache lines."""
+def aligned_table(num_rows: int, width: int) -> np.ndarray:
+    """Zeros (num_rows, width rounded up to cache lines) whose rows begin at cache lines."""
     padded = -(-width // CACHE_LINE) * CACHE_LINE
-    raw = np.empty(rows * padded + CACHE_LINE, np.float32)
+    raw = np.empty(num_rows * padded + CACHE_LINE, np.float32)
     raw[:] = 0
     start = -raw.ctypes.data % (4 * CACHE_LINE) // 4
-    return raw[start : start + rows * padded].reshape(rows, padded)
+    return raw[start : start + num_rows * padded].reshape(num_rows, padded)
 
 
 # --- GloVe tables ---
@@ -30,24 +30,27 @@ def padded_width(width: int) -> int:
     return width if width % GLOVE_LANES <= MAX_REMAINDER else -(-width // GLOVE_LANES) * GLOVE_LANES
 
 
-def glove_table(words: int, width: int) -> np.ndarray:
-    """(words, …) for vectors of this width: zeros, except for the sums of squares, which start at 1."""
-    table = aligned_table(words, 2 * width + 2)
+def glove_table(num_words: int, width: int) -> np.ndarray:
+    """(num_words, …) for vectors of this width: zeros, except for the sums of squares, which start at 1."""
+    table = aligned_table(num_words, 2 * width + 2)
     table[:, width : 2 * width] = table[:, 2 * width + 1] = 1
     return table
 
 
 # --- N-grams ---
 
-LINE_BACKOFF = 8  # 64-bit numbers in a line of the hash table
-LINE_MIDDLE, LINE_LONGEST = 4, 5  # n-grams in a line: those with continuations, and the longest ones
+WORDS_PER_LINE = 8  # 64-bit words in a line of the hash table
+NGRAMS_PER_LINE, HIGHEST_ORDER_NGRAMS_PER_LINE = (
+    4,
+    5,
+)  # those with continuations; the longest ones
 SPARE_LINES = 64  # lines after all others, for n-grams whose own lines are full
 
 
-def narrow_ints(numbers: np.ndarray) -> np.ndarray:
+def narrow_ints(values: np.ndarray) -> np.ndarray:
     """The same integers in 16 bits if they fit: most counts are small, and there are very many of them."""
-    fits = numbers.dtype != np.uint16 and int(numbers.max(initial=0)) <= np.iinfo(np.uint16).max
-    return numbers.astype(np.uint16) if fits else numbers
+    fits = values.dtype != np.uint16 and int(values.max(initial=0)) <= np.iinfo(np.uint16).max
+    return values.astype(np.uint16) if fits else values
 
 
 # --- Pretokens ---

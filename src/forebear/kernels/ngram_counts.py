@@ -20,71 +20,78 @@ from forebear.kernels.jit import compile_kernel
 from forebear.kernels.layout import narrow_ints
 
 TEXT_BORDER = -1  # after each row
-PARTITION_STEP = 1 << 8  # groups of places, at the beginning of which a thread's share may begin
-MAX_INSERTION_SORT = 24  # places of a group that are sorted by putting each where it belongs
+GROUPS_PER_STEP = 1 << 8  # groups; a thread's partition begins at a multiple of it
+MAX_INSERTION_SORT = 24  # positions of a group that are sorted by insertion
 
 
 class NgramLevel(NamedTuple):
     """The n-grams of one length in dictionary order."""
 
     words: np.ndarray  # (size,) int32, their last tokens
-    times: np.ndarray  # (size,) how often each is there
-    continuations: np.ndarray  # (shorter ones,) how many of them begin with each n-gram that is one shorter
-    suffixes: np.ndarray  # (size,) int32, the number of each without its first token
+    counts: np.ndarray  # (size,) how often each occurs
+    continuations: np.ndarray  # (contexts,) number of n-grams that begin with each n-gram one token shorter
+    suffixes: np.ndarray  # (size,) int32, the id of each without its first token
 
 
 # -- numpy reference
 
 
-def ngram_levels_reference(text: np.ndarray, vocabulary: int, order: int) -> list[NgramLevel]:
-    """Readable twin of `ngram_levels`."""
+def ngram_levels_reference(text: np.ndarray, vocab_size: int, order: int) -> list[NgramLevel]:
+    """Reference of `ngram_levels`."""
     is_token = text != TEXT_BORDER
-    numbers, size, levels = np.where(is_token, text, -1).astype(np.int64), vocabulary, []
+    ids, num_ngrams, levels = np.where(is_token, text, -1).astype(np.int64), vocab_size, []
     for n in range(2, order + 1):
         positions = np.flatnonzero(is_token[: len(text) - n + 1])
         positions = (
-            positions[[not (text[at : at + n] == TEXT_BORDER).any() for at in positions]]
+            positions[[not (text[position : position + n] == TEXT_BORDER).any() for position in positions]]
             if len(positions)
             else positions
         )
-        keys = numbers[positions] * vocabulary + text[positions + n - 1]
-        keys_found, first, ids, times = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
-        continuations = np.bincount(keys_found // vocabulary, minlength=size)
-        suffixes = numbers[positions[first] + 1]
-        levels.append(
-            NgramLevel(*(a.astype(np.int32) for a in (keys_found % vocabulary, times, continuations, suffixes)))
+        keys = ids[positions] * vocab_size + text[positions + n - 1]
+        distinct_keys, first, inverse, counts = np.unique(
+            keys, return_index=True, return_inverse=True, return_counts=True
         )
-        numbers, size = np.full(len(text), -1), len(keys_found)
-        numbers[positions] = ids
+        continuations = np.bincount(distinct_keys // vocab_size, minlength=num_ngrams)
+        suffixes = ids[positions[first] + 1]
+        levels.append(
+            NgramLevel(*(a.astype(np.int32) for a in (distinct_keys % vocab_size, counts, continuations, suffixes)))
+        )
+        ids, num_ngrams = np.full(len(text), -1), len(distinct_keys)
+        ids[positions] = inverse
     return levels
 
 
 # -- compiled
 
 
-def ngram_levels(text: np.ndarray, vocabulary: int, order: int, threads: int = 1) -> list[NgramLevel]:
+def ngram_levels(text: np.ndarray, vocab_size: int, order: int, threads: int = 1) -> list[NgramLevel]:
     """The n-grams of 2 to `order` tokens of an int32 text of fewer than 2³¹ tokens and borders, which is consumed."""
     if order < 2 or len(text) < 2:
-        none, sizes = np.zeros(0, np.int32), [vocabulary, *[0] * order]
-        return [NgramLevel(none, none, np.zeros(size, np.int32), none) for size in sizes[: max(0, order - 1)]]
-    at, sizes = np.empty_like(text), np.zeros(vocabulary, np.int32)
-    at.resize(compile_kernel(group_by_token_kernel)(text, at, sizes), refcheck=False)
+        empty, group_sizes = np.zeros(0, np.int32), [vocab_size, *[0] * order]
+        return [
+            NgramLevel(empty, empty, np.zeros(num_contexts, np.int32), empty)
+            for num_contexts in group_sizes[: max(0, order - 1)]
+        ]
+    positions, group_sizes = np.empty_like(text), np.zeros(vocab_size, np.int32)
+    positions.resize(compile_kernel(group_by_token_kernel)(text, positions, group_sizes), refcheck=False)
     levels: list[NgramLevel] = []
-    borders, numbers, later = np.flatnonzero(text == TEXT_BORDER).astype(np.int32), text, np.zeros(0, np.int32)
+    borders, ids, placeholder = np.flatnonzero(text == TEXT_BORDER).astype(np.int32), text, np.zeros(0, np.int32)
     with ThreadPoolExecutor(threads) as pool:
         for n in range(2, order + 1):
-            partitions, previous_sizes = _partition(sizes, threads), sizes
+            partitions, previous_sizes = _partition(group_sizes, threads), group_sizes
             if n > 2:  # the number of a single token is its id
-                _run_partitions(pool, assign_ids_kernel, partitions, at, sizes, numbers)
-                compile_kernel(mark_row_ends_kernel)(numbers, borders, n - 1)
-            at, sizes, suffixes, continuations = _refine_groups(numbers, vocabulary, at, sizes, partitions, pool)
+                _run_partitions(pool, assign_ids_kernel, partitions, positions, group_sizes, ids)
+                compile_kernel(mark_row_ends_kernel)(ids, borders, n - 1)
+            positions, group_sizes, suffixes, continuations = _refine_groups(
+                ids, vocab_size, positions, group_sizes, partitions, pool
+            )
             if n > 2:
-                levels[-1] = levels[-1]._replace(times=narrow_ints(previous_sizes))
+                levels[-1] = levels[-1]._replace(counts=narrow_ints(previous_sizes))
                 continuations = narrow_ints(continuations)
             del previous_sizes
-            levels.append(NgramLevel(later, sizes, continuations, suffixes))
-    levels[-1] = levels[-1]._replace(times=narrow_ints(sizes))
-    del at, sizes
+            levels.append(NgramLevel(placeholder, group_sizes, continuations, suffixes))
+    levels[-1] = levels[-1]._replace(counts=narrow_ints(group_sizes))
+    del positions, group_sizes
     text.resize(0, refcheck=False)  # frees its memory for the next step
     return _with_last_tokens(levels)
 
@@ -109,16 +116,16 @@ class _NgramPartition(NamedTuple):
 
 def _partition(sizes: np.ndarray, threads: int) -> list[_NgramPartition]:
     """Groups split into runs with about equally many positions, for the threads."""
-    if threads == 1 or len(sizes) < threads * PARTITION_STEP:
+    if threads == 1 or len(sizes) < threads * GROUPS_PER_STEP:
         return [_NgramPartition(0, len(sizes), 0)]
-    begins = np.arange(0, len(sizes), PARTITION_STEP)
-    ends = np.cumsum(np.add.reduceat(sizes, begins, dtype=np.int64))
-    before = np.searchsorted(ends, np.arange(1, threads) * (int(ends[-1]) / threads)).tolist()
-    cuts = sorted({0, *before, len(begins)})
+    starts = np.arange(0, len(sizes), GROUPS_PER_STEP)
+    ends = np.cumsum(np.add.reduceat(sizes, starts, dtype=np.int64))
+    boundaries = np.searchsorted(ends, np.arange(1, threads) * (int(ends[-1]) / threads)).tolist()
+    bounds = sorted({0, *boundaries, len(starts)})
     partitions = []
-    for first, last in pairwise(cuts):
-        end, begin = min(last * PARTITION_STEP, len(sizes)), int(ends[first - 1]) if first else 0
-        partitions.append(_NgramPartition(first * PARTITION_STEP, end, begin))
+    for first, last in pairwise(bounds):
+        end, begin = min(last * GROUPS_PER_STEP, len(sizes)), int(ends[first - 1]) if first else 0
+        partitions.append(_NgramPartition(first * GROUPS_PER_STEP, end, begin))
     return partitions
 
 
@@ -130,11 +137,11 @@ def _run_partitions(
 
 
 def _refine_groups(
-    numbers: np.ndarray,
-    vocabulary: int,
-    at: np.ndarray,
+    ids: np.ndarray,
+    vocab_size: int,
+    positions: np.ndarray,
     sizes: np.ndarray,
-    parts: list[_NgramPartition],
+    partitions: list[_NgramPartition],
     pool: ThreadPoolExecutor,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Refine the groups by one more token.
@@ -144,13 +151,17 @@ def _refine_groups(
         group.
     """
     continuations = np.empty(len(sizes), np.int32)
-    smaller, suffixes = np.empty(len(at), np.int32), np.empty(len(at), np.int32)
+    new_sizes, suffixes = np.empty(len(positions), np.int32), np.empty(len(positions), np.int32)
     sizes_by_partition = _run_partitions(
-        pool, refine_groups_kernel, parts, numbers, vocabulary, at, sizes, continuations, smaller, suffixes
+        pool, refine_groups_kernel, partitions, ids, vocab_size, positions, sizes, continuations, new_sizes, suffixes
     )
-    groups = [num_groups for _, num_groups in sizes_by_partition]
-    places = [num_groups for num_groups, _ in sizes_by_partition]
-    compacted = (_compact(at, parts, places), _compact(smaller, parts, groups), _compact(suffixes, parts, groups))
+    group_counts = [num_groups for _, num_groups in sizes_by_partition]
+    position_counts = [num_groups for num_groups, _ in sizes_by_partition]
+    compacted = (
+        _compact(positions, partitions, position_counts),
+        _compact(new_sizes, partitions, group_counts),
+        _compact(suffixes, partitions, group_counts),
+    )
     return *compacted, continuations
 
 
@@ -164,185 +175,198 @@ def _compact(array: np.ndarray, partitions: list[_NgramPartition], sizes: list[i
     return array
 
 
-def group_by_token_kernel(text, at, sizes):
+def group_by_token_kernel(text, positions, sizes):
     """Positions grouped by token, in text order within a group; returns how many there are."""
     for token in text:
         if token >= 0:
             sizes[token] += 1
-    starts, places = np.empty(len(sizes), np.int32), np.int32(0)
+    starts, num_positions = np.empty(len(sizes), np.int32), np.int32(0)
     for token in range(len(sizes)):
-        starts[token], places = places, places + sizes[token]
-    for place in range(len(text)):
-        token = text[place]
+        starts[token], num_positions = num_positions, num_positions + sizes[token]
+    for position in range(len(text)):
+        token = text[position]
         if token >= 0:
-            at[starts[token]] = place
+            positions[starts[token]] = position
             starts[token] += 1
-    return places
+    return num_positions
 
 
-def refine_groups_kernel(first, last, begin, numbers, vocabulary, at, sizes, continuations, smaller, suffixes):
-    """Sort the positions of each group by the number of what begins one position further, if their row goes on.
+def refine_groups_kernel(first, last, begin, ids, vocab_size, positions, sizes, continuations, new_sizes, suffixes):
+    """Sort the positions of each group by the id of what begins one position further, if their row goes on.
 
-    Writes the remaining positions to `at` from `begin` on, the sizes of their groups to `smaller` and their suffix ids
-    to `suffixes`. Positions with the same suffix stay in text order. The suffixes of a group differ in their last token
-    only, so their numbers are within one vocabulary size. Returns the number of positions and of groups.
+    Writes the remaining positions to `positions` from `begin` on, the sizes of their groups to `new_sizes` and their
+    suffix ids to `suffixes`. Positions with the same suffix stay in text order. The suffixes of a group differ in their
+    last token only, so their ids are within one vocabulary size. Returns the number of positions and of groups.
     """
-    keys, places, found = np.empty(1024, np.int32), np.empty(1024, np.int32), np.empty(1024, np.int32)
-    starts, read, left, groups = np.zeros(vocabulary, np.int32), begin, begin, begin
+    keys, key_positions, distinct_keys = np.empty(1024, np.int32), np.empty(1024, np.int32), np.empty(1024, np.int32)
+    starts, read_index, write_index, group_index = np.zeros(vocab_size, np.int32), begin, begin, begin
     for group in range(first, last):
-        size, many, different, low = sizes[group], 0, 0, np.int32(0x7FFFFFFF)
+        size, num_keys, num_distinct, low = sizes[group], 0, 0, np.int32(0x7FFFFFFF)
         if size == 1:  # most are: no sorting, and no jump that might be guessed wrong
-            if read + PREFETCH_DISTANCE < len(at):
-                prefetch(numbers, np.int64(at[read + PREFETCH_DISTANCE]) + 1)
-            place = at[read]
-            key = numbers[place + 1]
+            if read_index + PREFETCH_DISTANCE < len(positions):
+                prefetch(ids, np.int64(positions[read_index + PREFETCH_DISTANCE]) + 1)
+            position = positions[read_index]
+            key = ids[position + 1]
             continues = np.int32(key >= 0)
-            at[left], smaller[groups], suffixes[groups] = place, 1, key
-            read, left, groups = read + 1, left + continues, groups + continues
+            positions[write_index], new_sizes[group_index], suffixes[group_index] = position, 1, key
+            read_index, write_index, group_index = read_index + 1, write_index + continues, group_index + continues
             continuations[group] = continues
             continue
         if size > len(keys):
-            room = 2 * size
-            keys, places, found = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
-        for number in range(read, read + size):
-            if number + PREFETCH_DISTANCE < len(at):
-                prefetch(numbers, np.int64(at[number + PREFETCH_DISTANCE]) + 1)
-            key = numbers[at[number] + 1]
+            keys, key_positions = np.empty(2 * size, np.int32), np.empty(2 * size, np.int32)
+            distinct_keys = np.empty(2 * size, np.int32)
+        for i in range(read_index, read_index + size):
+            if i + PREFETCH_DISTANCE < len(positions):
+                prefetch(ids, np.int64(positions[i + PREFETCH_DISTANCE]) + 1)
+            key = ids[positions[i] + 1]
             if key >= 0:
-                keys[many], places[many] = key, at[number]
-                low, many = min(low, key), many + 1
-        read += size
-        if many <= MAX_INSERTION_SORT:
-            for number in range(1, many):  # each is put where it belongs
-                key, place, slot = keys[number], places[number], number
+                keys[num_keys], key_positions[num_keys] = key, positions[i]
+                low, num_keys = min(low, key), num_keys + 1
+        read_index += size
+        if num_keys <= MAX_INSERTION_SORT:
+            for i in range(1, num_keys):  # each is put where it belongs
+                key, position, slot = keys[i], key_positions[i], i
                 while slot > 0 and keys[slot - 1] > key:
-                    keys[slot], places[slot] = keys[slot - 1], places[slot - 1]
+                    keys[slot], key_positions[slot] = keys[slot - 1], key_positions[slot - 1]
                     slot -= 1
-                keys[slot], places[slot] = key, place
-            for number in range(many):
-                at[left + number] = places[number]
-                if number == 0 or keys[number] != keys[number - 1]:
-                    smaller[groups + different], suffixes[groups + different] = 0, keys[number]
-                    different += 1
-                smaller[groups + different - 1] += 1
+                keys[slot], key_positions[slot] = key, position
+            for i in range(num_keys):
+                positions[write_index + i] = key_positions[i]
+                if i == 0 or keys[i] != keys[i - 1]:
+                    new_sizes[group_index + num_distinct], suffixes[group_index + num_distinct] = 0, keys[i]
+                    num_distinct += 1
+                new_sizes[group_index + num_distinct - 1] += 1
         else:
-            for number in range(many):  # counted, and then put where their suffix's places begin
-                key = keys[number] - low
-                found[different] = key
-                different += np.int32(starts[key] == 0)
+            for i in range(num_keys):  # counted, and then put where their suffix's places begin
+                key = keys[i] - low
+                distinct_keys[num_distinct] = key
+                num_distinct += np.int32(starts[key] == 0)
                 starts[key] += 1
-            found[:different].sort()
-            where = left
-            for number in range(different):
-                key = found[number]
-                smaller[groups + number], suffixes[groups + number] = starts[key], key + low
-                starts[key], where = where, where + starts[key]
-            for number in range(many):
-                key = keys[number] - low
-                at[starts[key]] = places[number]
+            distinct_keys[:num_distinct].sort()
+            next_start = write_index
+            for i in range(num_distinct):
+                key = distinct_keys[i]
+                new_sizes[group_index + i], suffixes[group_index + i] = starts[key], key + low
+                starts[key], next_start = next_start, next_start + starts[key]
+            for i in range(num_keys):
+                key = keys[i] - low
+                positions[starts[key]] = key_positions[i]
                 starts[key] += 1
-            for number in range(different):
-                starts[found[number]] = 0
-        left, groups = left + many, groups + different
-        continuations[group] = different
-    return left - begin, groups - begin
+            for i in range(num_distinct):
+                starts[distinct_keys[i]] = 0
+        write_index, group_index = write_index + num_keys, group_index + num_distinct
+        continuations[group] = num_distinct
+    return write_index - begin, group_index - begin
 
 
-def assign_ids_kernel(first, last, begin, at, sizes, numbers):
+def assign_ids_kernel(first, last, begin, positions, sizes, ids):
     """Write the number of each group's n-gram to the positions where it begins."""
-    read = begin
+    read_index = begin
     for group in range(first, last):
-        for number in range(read, read + sizes[group]):
-            if number + PREFETCH_DISTANCE < len(at):
-                prefetch(numbers, np.int64(at[number + PREFETCH_DISTANCE]))
-            numbers[at[number]] = group
-        read += sizes[group]
+        for i in range(read_index, read_index + sizes[group]):
+            if i + PREFETCH_DISTANCE < len(positions):
+                prefetch(ids, np.int64(positions[i + PREFETCH_DISTANCE]))
+            ids[positions[i]] = group
+        read_index += sizes[group]
 
 
-def mark_row_ends_kernel(numbers, borders, n):
+def mark_row_ends_kernel(ids, borders, n):
     """Mark the first position of each row where no n-gram of n tokens begins any more."""
-    before = -1
+    previous_border = -1
     for border in borders:
-        if border - n + 1 > before:
-            numbers[border - n + 1] = TEXT_BORDER
-        before = border
+        if border - n + 1 > previous_border:
+            ids[border - n + 1] = TEXT_BORDER
+        previous_border = border
 
 
 def last_tokens_kernel(words, suffixes, last_tokens):
     """The last token of each n-gram, which is that of its suffix."""
-    for number in range(len(suffixes)):
-        if number + PREFETCH_DISTANCE < len(suffixes):
-            prefetch(words, np.int64(suffixes[number + PREFETCH_DISTANCE]))
-        last_tokens[number] = words[suffixes[number]]
+    for i in range(len(suffixes)):
+        if i + PREFETCH_DISTANCE < len(suffixes):
+            prefetch(words, np.int64(suffixes[i + PREFETCH_DISTANCE]))
+        last_tokens[i] = words[suffixes[i]]
     return last_tokens
 
 
-# --- Preparing text and merging counts; the readable twins are in statistical/ngram/counts.py ---
+# --- Preparing text and merging counts; the references are in statistical/ngram/counts.py ---
 
 
 def add_borders_kernel(tokens, lengths, targets, end, allowed, text):
-    """Compiled twin of `add_borders` in statistical/ngram/counts.py."""
-    place, to = 0, 0
+    """Compiled version of `add_borders` in statistical/ngram/counts.py."""
+    position, out_position = 0, 0
     for length in lengths:
         for step in range(length):
-            token, asked = tokens[place], targets[place]
-            expected = tokens[place + 1] if step + 1 < length else end
-            if asked != expected or (token == end) != (step == 0):
+            token, target = tokens[position], targets[position]
+            expected = tokens[position + 1] if step + 1 < length else end
+            if target != expected or (token == end) != (step == 0):
                 return len(tokens)
-            if asked < 0 or asked >= len(allowed) or not allowed[asked]:
-                return place
-            text[to] = token
-            place, to = place + 1, to + 1
-        text[to], text[to + 1] = end, TEXT_BORDER
-        to += 2
+            if target < 0 or target >= len(allowed) or not allowed[target]:
+                return position
+            text[out_position] = token
+            position, out_position = position + 1, out_position + 1
+        text[out_position], text[out_position + 1] = end, TEXT_BORDER
+        out_position += 2
     return -1
 
 
-def unigram_counts_kernel(text, times):
+def unigram_counts_kernel(text, counts):
     """Token counts; the first token of each row is not counted."""
-    before = np.int32(TEXT_BORDER)
+    previous_token = np.int32(TEXT_BORDER)
     for token in text:
-        if token != TEXT_BORDER and before != TEXT_BORDER:
-            times[token] += 1
-        before = token
-    return times
+        if token != TEXT_BORDER and previous_token != TEXT_BORDER:
+            counts[token] += 1
+        previous_token = token
+    return counts
 
 
 def merge_counts_kernel(
-    kinds, many, words, times, many_b, words_b, times_b, first, at, at_b, made, sums, marks, pieces
+    sources,
+    continuations,
+    words,
+    counts,
+    continuations_b,
+    words_b,
+    counts_b,
+    first,
+    offsets,
+    offsets_b,
+    out_words,
+    out_counts,
+    out_sources,
+    out_continuations,
 ):
     """Merge the n-grams of two texts from context `first` on, while the buffers suffice.
 
-    kinds   for each context: 1: in the first text, 2: in the second, 3: in both
-    many …  for each text the number of continuations of its contexts, their last tokens and counts; `at` is the number
-            of contexts and n-grams read so far
-    made, sums, marks, pieces
-            output: last tokens, counts and kinds of the merged n-grams, and the number of them in each context
+    sources  for each context: 1: in the first text, 2: in the second, 3: in both
+    continuations …  for each text the number of continuations of its contexts, their last tokens and counts; `offsets`
+             is the number of contexts and n-grams read so far
+    out_words, out_counts, out_sources, out_continuations
+             last tokens, counts and sources of the merged n-grams, and the number of them in each context
 
     Returns the next context and the number of merged n-grams.
     """
-    context, filled = first, 0
-    while context < len(kinds):
-        left = many[at[0]] if kinds[context] & 1 else 0
-        left_b = many_b[at_b[0]] if kinds[context] & 2 else 0
-        if filled + left + left_b > len(made) or context - first == len(pieces):
+    context, num_merged = first, 0
+    while context < len(sources):
+        remaining = continuations[offsets[0]] if sources[context] & 1 else 0
+        remaining_b = continuations_b[offsets_b[0]] if sources[context] & 2 else 0
+        if num_merged + remaining + remaining_b > len(out_words) or context - first == len(out_continuations):
             break
-        at[0] += kinds[context] & 1
-        at_b[0] += kinds[context] >> 1
-        end, end_b, before = at[1] + left, at_b[1] + left_b, filled
-        while at[1] < end or at_b[1] < end_b:
-            token = words[at[1]] if at[1] < end else np.int32(0x7FFFFFFF)
-            token_b = words_b[at_b[1]] if at_b[1] < end_b else np.int32(0x7FFFFFFF)
-            made[filled], sums[filled], marks[filled] = min(token, token_b), 0, 0
+        offsets[0] += sources[context] & 1
+        offsets_b[0] += sources[context] >> 1
+        end, end_b, previous_merged = offsets[1] + remaining, offsets_b[1] + remaining_b, num_merged
+        while offsets[1] < end or offsets_b[1] < end_b:
+            token = words[offsets[1]] if offsets[1] < end else np.int32(0x7FFFFFFF)
+            token_b = words_b[offsets_b[1]] if offsets_b[1] < end_b else np.int32(0x7FFFFFFF)
+            out_words[num_merged], out_counts[num_merged], out_sources[num_merged] = min(token, token_b), 0, 0
             if token <= token_b:
-                sums[filled] += times[at[1]]
-                marks[filled] += 1
-                at[1] += 1
+                out_counts[num_merged] += counts[offsets[1]]
+                out_sources[num_merged] += 1
+                offsets[1] += 1
             if token_b <= token:
-                sums[filled] += times_b[at_b[1]]
-                marks[filled] += 2
-                at_b[1] += 1
-            filled += 1
-        pieces[context - first] = filled - before
+                out_counts[num_merged] += counts_b[offsets_b[1]]
+                out_sources[num_merged] += 2
+                offsets_b[1] += 1
+            num_merged += 1
+        out_continuations[context - first] = num_merged - previous_merged
         context += 1
-    return context, filled
+    return context, num_merged

@@ -2,8 +2,8 @@
 
 Tables are (rows, width) float32 with a width that is a multiple of CACHE_LINE, as `aligned_table` makes them. Rows are
 given by an int32 array from an offset on, one of which may be skipped: row i is ids[begin + i], and from i = skip on
-ids[begin + i + 1]. A block is as many targets as `kinds` is long, so that the length is known at compile time. The test
-states each operation in a line of numpy.
+ids[begin + i + 1]. A block is as many targets as `block_size` is long, so that the length is known at compile time. The
+test states each operation in a line of numpy.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from forebear.kernels.layout import CACHE_LINE
 # emitted as LLVM IR; where the processor's vectors are narrower, LLVM uses several.
 
 FLOAT, INT = ir.FloatType(), ir.IntType(32)
-WIDE = 16  # numbers in a vector of sums: fixed, since it decides the order in which a product is summed
+SUM_LANES = 16  # numbers in a vector of sums: fixed, since it decides the order in which a product is summed
 # With AVX-512 there are 32 registers of 16 numbers; without, 16 registers of at most 8.
 _TARGET: Any = cpu_target.target_context
-MANY_REGISTERS = "+avx512f" in str(_TARGET.codegen().magic_tuple())
+HAS_AVX512 = "+avx512f" in str(_TARGET.codegen().magic_tuple())
 LOG2_E = 1.4426950408889634
 MAX_POWER = 60.0  # exponents are clipped: 1 is negligible beside 2^60
 # Polynomial of 2^x for |x| ≤ 1/2, the highest power first, exact to single precision.
-POWERS = (1.5403530e-4, 1.3333558e-3, 9.6181291e-3, 5.5504109e-2, 2.4022651e-1, 6.9314718e-1, 1.0)
-ROUNDING = 12582912.0  # 1.5 · 2^23: adding it rounds to an integer, held in the lowest bits
+EXP2_COEFFICIENTS = (1.5403530e-4, 1.3333558e-3, 9.6181291e-3, 5.5504109e-2, 2.4022651e-1, 6.9314718e-1, 1.0)
+ROUNDING_MAGIC = 12582912.0  # 1.5 · 2^23: adding it rounds to an integer, held in the lowest bits
 
 
 class SimdBuilder:
     """Emits LLVM instructions on vectors of `lanes` numbers."""
 
-    def __init__(self, context: Any, builder: Any, lanes: int = WIDE) -> None:
+    def __init__(self, context: Any, builder: Any, lanes: int = SUM_LANES) -> None:
         self.context, self.builder, self.lanes = context, builder, lanes
         self.size_type = context.get_value_type(types.intp)
         self.vector, self.int_vector = ir.VectorType(FLOAT, lanes), ir.VectorType(INT, lanes)
@@ -66,33 +66,33 @@ class SimdBuilder:
     def element_pointer(self, start: Any, offset: Any) -> Any:
         return self.builder.gep(start, [offset])
 
-    def row_pointer(self, table: Any, width: Any, ids: Any, which: Any) -> Any:
-        """Pointer to the row whose index is ids[which]."""
-        number = self.builder.sext(self.builder.load(self.element_pointer(ids, which)), self.size_type)
-        return self.element_pointer(table, self.builder.mul(number, width))
+    def row_pointer(self, table: Any, width: Any, ids: Any, index: Any) -> Any:
+        """Pointer to the row whose index is ids[index]."""
+        row = self.builder.sext(self.builder.load(self.element_pointer(ids, index)), self.size_type)
+        return self.element_pointer(table, self.builder.mul(row, width))
 
     def load(self, start: Any, offset: Any) -> Any:
-        place = self.builder.bitcast(self.element_pointer(start, offset), self.vector.as_pointer())
-        return self.builder.load(place, align=4)
+        pointer = self.builder.bitcast(self.element_pointer(start, offset), self.vector.as_pointer())
+        return self.builder.load(pointer, align=4)
 
     def store(self, value: Any, start: Any, offset: Any) -> None:
-        place = self.builder.bitcast(self.element_pointer(start, offset), self.vector.as_pointer())
-        self.builder.store(value, place, align=4)
+        pointer = self.builder.bitcast(self.element_pointer(start, offset), self.vector.as_pointer())
+        self.builder.store(value, pointer, align=4)
 
     def step_loop(self, first: Any, last: Any, step: int) -> Any:
         """A loop over first, first + step, … below last."""
         return cgutils.for_range_slice(self.builder, first, last, self.number(step), self.size_type)
 
-    def column_loop(self, first: Any, last: Any, many: int, body: Callable[[list[Any]], None]) -> None:
-        """Loop over columns, `many` vectors at a time, then over the remainder."""
-        build, step = self.builder, many * self.lanes
+    def column_loop(self, first: Any, last: Any, num_vectors: int, body: Callable[[list[Any]], None]) -> None:
+        """Loop over columns, `num_vectors` vectors at a time, then over the remainder."""
+        build, step = self.builder, num_vectors * self.lanes
         rest = build.srem(build.sub(last, first), self.number(step))
         end = build.sub(last, rest)
         with self.step_loop(first, end, step) as (column, _):
-            body([build.add(column, self.number(one * self.lanes)) for one in range(many)])
-        for left in range(1, many):
-            with build.if_then(build.icmp_signed("==", rest, self.number(left * self.lanes))):
-                body([build.add(end, self.number(one * self.lanes)) for one in range(left)])
+            body([build.add(column, self.number(i * self.lanes)) for i in range(num_vectors)])
+        for remaining in range(1, num_vectors):
+            with build.if_then(build.icmp_signed("==", rest, self.number(remaining * self.lanes))):
+                body([build.add(end, self.number(one * self.lanes)) for one in range(remaining)])
 
     # -- vectors
 
@@ -111,11 +111,11 @@ class SimdBuilder:
         self.builder.store(self.constant(0.0), slot)
         return slot
 
-    def fused_multiply_add(self, one: Any, other: Any, more: Any) -> Any:
-        """one · other + more, rounded once where the processor can."""
+    def fused_multiply_add(self, factor: Any, other_factor: Any, summand: Any) -> Any:
+        """factor · other_factor + summand, rounded once where the processor can."""
         kind = ir.FunctionType(self.vector, [self.vector] * 3)
         function = cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.fmuladd.v{self.lanes}f32")
-        return self.builder.call(function, [one, other, more])
+        return self.builder.call(function, [factor, other_factor, summand])
 
     def accumulate_product(self, slot: Any, factor: Any, other_factor: Any) -> None:
         self.builder.store(self.fused_multiply_add(factor, other_factor, self.builder.load(slot)), slot)
@@ -123,7 +123,7 @@ class SimdBuilder:
     def horizontal_sums(self, vectors: Sequence[Any]) -> Any:
         """One vector of the sums of several vectors, by pairwise folding."""
         sums = [*vectors, *[self.constant(0.0)] * (self.lanes - len(vectors))]
-        sums = [sums[place] for place in _input_order(self.lanes)]
+        sums = [sums[index] for index in _input_order(self.lanes)]
         block = self.lanes
         while len(sums) > 1:
             low, high = _block_halves(self.lanes, block)
@@ -141,14 +141,14 @@ class SimdBuilder:
         power = build.fmul(x, self.constant(-LOG2_E))
         for sign, end in ((">", MAX_POWER), ("<", -MAX_POWER)):
             power = build.select(build.fcmp_ordered(sign, power, self.constant(end)), self.constant(end), power)
-        shifted = build.fadd(power, self.constant(ROUNDING))
-        rest = build.fsub(power, build.fsub(shifted, self.constant(ROUNDING)))
-        grown = self.constant(POWERS[0])
-        for factor in POWERS[1:]:
-            grown = self.fused_multiply_add(grown, rest, self.constant(factor))
+        shifted = build.fadd(power, self.constant(ROUNDING_MAGIC))
+        rest = build.fsub(power, build.fsub(shifted, self.constant(ROUNDING_MAGIC)))
+        power_of_two = self.constant(EXP2_COEFFICIENTS[0])
+        for factor in EXP2_COEFFICIENTS[1:]:
+            power_of_two = self.fused_multiply_add(power_of_two, rest, self.constant(factor))
         exponent = build.shl(build.bitcast(shifted, self.int_vector), ir.Constant(self.int_vector, [23] * self.lanes))
-        grown = build.bitcast(build.add(build.bitcast(grown, self.int_vector), exponent), self.vector)
-        return build.fdiv(self.constant(1.0), build.fadd(self.constant(1.0), grown))
+        power_of_two = build.bitcast(build.add(build.bitcast(power_of_two, self.int_vector), exponent), self.vector)
+        return build.fdiv(self.constant(1.0), build.fadd(self.constant(1.0), power_of_two))
 
 
 def _block_halves(lanes: int, block: int) -> tuple[list[int], list[int]]:
@@ -170,13 +170,13 @@ def _input_order(lanes: int) -> list[int]:
 
 
 MAX_BLOCK_TARGETS = 6  # the longest block, so that its sums stay in registers
-TOGETHER = (4, 2, 1) if MANY_REGISTERS else (1,)  # rows whose products with a block are summed at once
-COLUMNS = 2 if MANY_REGISTERS else 1  # vectors of columns updated at once
-ABREAST = 8  # vectors of columns that are only added up, or what is left of them: few long loops
-NARROW = WIDE if MANY_REGISTERS else WIDE // 2  # numbers in a vector where nothing is summed across
+ROWS_AT_ONCE = (4, 2, 1) if HAS_AVX512 else (1,)  # rows whose products with a block are summed at once
+UPDATE_VECTORS = 2 if HAS_AVX512 else 1  # vectors of columns updated at once
+ADD_VECTORS = 8  # vectors of columns that are only added up, or what is left of them: few long loops
+ELEMENTWISE_LANES = SUM_LANES if HAS_AVX512 else SUM_LANES // 2  # numbers in a vector where nothing is summed across
 
 
-def _intrinsic(num_lanes: int = WIDE) -> Callable[[Callable[..., None]], Any]:
+def _intrinsic(num_lanes: int = SUM_LANES) -> Callable[[Callable[..., None]], Any]:
     """Make an operation callable from kernels, given a function that emits its instructions.
 
     The function receives a builder and the row length of the first argument, then the arguments by name: arrays as data
@@ -209,16 +209,16 @@ def _argument_type(kind: Any) -> Any:
     return types.intp if isinstance(kind, types.Integer) else kind
 
 
-def _row_pointer(lanes: SimdBuilder, width: Any, table: Any, ids: Any, begin: Any, skip: Any, which: Any) -> Any:
+def _row_pointer(lanes: SimdBuilder, width: Any, table: Any, ids: Any, begin: Any, skip: Any, index: Any) -> Any:
     """Pointer to row i of a table."""
     build = lanes.builder
-    after_skip = build.zext(build.icmp_signed(">=", which, skip), lanes.size_type)
-    return lanes.row_pointer(table, width, ids, build.add(begin, build.add(which, after_skip)))
+    after_skip = build.zext(build.icmp_signed(">=", index, skip), lanes.size_type)
+    return lanes.row_pointer(table, width, ids, build.add(begin, build.add(index, after_skip)))
 
 
 def _target_pointers(lanes: SimdBuilder, width: Any, outputs: Any, targets: Any, block: Any, count: int) -> list[Any]:
     """Pointers to the rows of a block of targets."""
-    positions = [lanes.builder.add(block, lanes.number(kind)) for kind in range(count)]
+    positions = [lanes.builder.add(block, lanes.number(i)) for i in range(count)]
     return [lanes.row_pointer(outputs, width, targets, position) for position in positions]
 
 
@@ -230,94 +230,94 @@ def prefetch_row(lanes: SimdBuilder, width: Any, rows: Any, number: Any, first: 
         emit_prefetch(lanes.builder, lanes.element_pointer(start, column), locality=2)
 
 
-@_intrinsic(NARROW)
+@_intrinsic(ELEMENTWISE_LANES)
 def average_rows(
     lanes: SimdBuilder, width: Any,
-    rows: Any, ids: Any, begin: Any, skip: Any, many: Any, made: Any, at: Any, first: Any, last: Any,
+    rows: Any, ids: Any, begin: Any, skip: Any, count: Any, out: Any, out_row: Any, first: Any, last: Any,
 ) -> None:  # fmt: skip
-    """made[at, first:last] = the mean of `many` rows."""
+    """out[out_row, first:last] = the mean of `count` rows."""
     build = lanes.builder
-    made = lanes.element_pointer(made, build.mul(at, width))
-    share = lanes.broadcast(build.fdiv(ir.Constant(FLOAT, 1.0), build.sitofp(many, FLOAT)))
+    out = lanes.element_pointer(out, build.mul(out_row, width))
+    scale = lanes.broadcast(build.fdiv(ir.Constant(FLOAT, 1.0), build.sitofp(count, FLOAT)))
 
     def mean(columns: list[Any]) -> None:
         totals = [lanes.variable() for _ in columns]
-        with lanes.step_loop(lanes.number(0), many, 1) as (which, _):
+        with lanes.step_loop(lanes.number(0), count, 1) as (which, _):
             start = _row_pointer(lanes, width, rows, ids, begin, skip, which)
             for total, column in zip(totals, columns, strict=True):
                 build.store(build.fadd(build.load(total), lanes.load(start, column)), total)
         for total, column in zip(totals, columns, strict=True):
-            lanes.store(build.fmul(build.load(total), share), made, column)
+            lanes.store(build.fmul(build.load(total), scale), out, column)
 
-    lanes.column_loop(first, last, ABREAST, mean)
+    lanes.column_loop(first, last, ADD_VECTORS, mean)
 
 
-@_intrinsic(NARROW)
+@_intrinsic(ELEMENTWISE_LANES)
 def add_to_rows(
     lanes: SimdBuilder, width: Any,
-    rows: Any, ids: Any, begin: Any, skip: Any, many: Any, pulls: Any, at: Any, first: Any, last: Any,
+    rows: Any, ids: Any, begin: Any, skip: Any, count: Any, updates: Any, update_row: Any, first: Any, last: Any,
 ) -> None:  # fmt: skip
-    """Add pulls[at] to each of `many` rows, one after the other, in columns first to last."""
-    pulls = lanes.element_pointer(pulls, lanes.builder.mul(at, width))
+    """Add updates[update_row] to each of `count` rows, one after the other, in columns first to last."""
+    updates = lanes.element_pointer(updates, lanes.builder.mul(update_row, width))
 
     def add(columns: list[Any]) -> None:
-        updates = [lanes.load(pulls, column) for column in columns]
-        with lanes.step_loop(lanes.number(0), many, 1) as (which, _):
+        vectors = [lanes.load(updates, column) for column in columns]
+        with lanes.step_loop(lanes.number(0), count, 1) as (which, _):
             start = _row_pointer(lanes, width, rows, ids, begin, skip, which)
-            for update, column in zip(updates, columns, strict=True):
+            for update, column in zip(vectors, columns, strict=True):
                 lanes.store(lanes.builder.fadd(lanes.load(start, column), update), start, column)
 
-    lanes.column_loop(first, last, ABREAST, add)
+    lanes.column_loop(first, last, ADD_VECTORS, add)
 
 
 @_intrinsic()
 def score_rows(
     lanes: SimdBuilder, width: Any,
-    rows: Any, ids: Any, begin: Any, skip: Any, many: Any, outputs: Any, targets: Any, block: Any,
-    scores: Any, at: Any, kinds: int,
+    rows: Any, ids: Any, begin: Any, skip: Any, count: Any, outputs: Any, targets: Any, block: Any,
+    scores: Any, score_offset: Any, block_size: int,
 ) -> None:  # fmt: skip
-    """scores[at + i · kinds + j] = row i · outputs[targets[block + j]], for i below many.
+    """scores[score_offset + i · block_size + j] = row i · outputs[targets[block + j]], for i below count.
 
-    Up to WIDE numbers after the last are overwritten.
+    Up to SUM_LANES numbers after the last are overwritten.
     """
     build = lanes.builder
-    ends = _target_pointers(lanes, width, outputs, targets, block, kinds)
-    scores = lanes.element_pointer(scores, at)
+    target_pointers = _target_pointers(lanes, width, outputs, targets, block, block_size)
+    scores = lanes.element_pointer(scores, score_offset)
 
-    def products(first: Any, together: int) -> None:
-        places = [build.add(first, lanes.number(one)) for one in range(together)]
-        starts = [_row_pointer(lanes, width, rows, ids, begin, skip, place) for place in places]
-        totals = [[lanes.variable() for _ in ends] for _ in starts]
-        with lanes.step_loop(lanes.number(0), width, WIDE) as (column, _):
+    def products(first: Any, rows_at_once: int) -> None:
+        indices = [build.add(first, lanes.number(i)) for i in range(rows_at_once)]
+        starts = [_row_pointer(lanes, width, rows, ids, begin, skip, place) for place in indices]
+        totals = [[lanes.variable() for _ in target_pointers] for _ in starts]
+        with lanes.step_loop(lanes.number(0), width, SUM_LANES) as (column, _):
             row_vectors = [lanes.load(start, column) for start in starts]
-            for kind, end in enumerate(ends):
+            for kind, end in enumerate(target_pointers):
                 other = lanes.load(end, column)
                 for one, total in zip(row_vectors, totals, strict=True):
                     lanes.accumulate_product(total[kind], one, other)
         sums = [build.load(total) for line in totals for total in line]
-        for start in range(0, len(sums), WIDE):
-            offset = build.add(build.mul(first, lanes.number(kinds)), lanes.number(start))
-            lanes.store(lanes.horizontal_sums(sums[start : start + WIDE]), scores, offset)
+        for start in range(0, len(sums), SUM_LANES):
+            offset = build.add(build.mul(first, lanes.number(block_size)), lanes.number(start))
+            lanes.store(lanes.horizontal_sums(sums[start : start + SUM_LANES]), scores, offset)
 
-    done = lanes.number(0)
-    for together in TOGETHER:
-        end = build.sub(many, build.srem(build.sub(many, done), lanes.number(together)))
-        with lanes.step_loop(done, end, together) as (first, _):
+    num_done = lanes.number(0)
+    for together in ROWS_AT_ONCE:
+        end = build.sub(count, build.srem(build.sub(count, num_done), lanes.number(together)))
+        with lanes.step_loop(num_done, end, together) as (first, _):
             products(first, together)
-        done = end
+        num_done = end
 
 
 @_intrinsic()
 def sigmoid_gradients(
-    lanes: SimdBuilder, width: Any, scores: Any, at: Any, signs: Any, sign: Any, many: Any, rate: Any
+    lanes: SimdBuilder, width: Any, scores: Any, score_offset: Any, signs: Any, sign: Any, count: Any, rate: Any
 ) -> None:
-    """In place from scores[at] on: rate · s / (1 + e^(s · score)), the gradient, for the signs s = signs[sign], …
+    """In place from scores[score_offset] on: rate · s / (1 + e^(s · score)), the gradient, for s = signs[sign], …
 
-    So many numbers, rounded up to WIDE.
+    `count` numbers, rounded up to SUM_LANES.
     """
     build, rate = lanes.builder, lanes.broadcast(rate)
-    scores, signs = lanes.element_pointer(scores, at), lanes.element_pointer(signs, sign)
-    with lanes.step_loop(lanes.number(0), many, WIDE) as (offset, _):
+    scores, signs = lanes.element_pointer(scores, score_offset), lanes.element_pointer(signs, sign)
+    with lanes.step_loop(lanes.number(0), count, SUM_LANES) as (offset, _):
         sign = lanes.load(signs, offset)
         unlikely = lanes.sigmoid(build.fneg(build.fmul(sign, lanes.load(scores, offset))))
         lanes.store(build.fmul(build.fmul(rate, sign), unlikely), scores, offset)
@@ -325,43 +325,54 @@ def sigmoid_gradients(
 
 @_intrinsic()
 def repeat_signs(
-    lanes: SimdBuilder, width: Any, tile: Any, at: Any, signs: Any, sign: Any, many: Any, kinds: int
+    lanes: SimdBuilder,
+    width: Any,
+    tile: Any,
+    tile_offset: Any,
+    signs: Any,
+    sign_offset: Any,
+    count: Any,
+    block_size: int,
 ) -> None:
-    """From tile[at] on, signs[sign : sign + kinds] so many times; up to WIDE numbers after them are overwritten."""
-    build, starts = lanes.builder, range(0, kinds, WIDE)
-    tile = lanes.element_pointer(tile, at)
-    vectors = [lanes.load(signs, build.add(sign, lanes.number(start))) for start in starts]  # all before any store
-    with lanes.step_loop(lanes.number(0), many, 1) as (which, _):
+    """From tile[tile_offset] on, `count` times block_size signs; up to SUM_LANES numbers after them are overwritten."""
+    build, starts = lanes.builder, range(0, block_size, SUM_LANES)
+    tile = lanes.element_pointer(tile, tile_offset)
+    vectors = [
+        lanes.load(signs, build.add(sign_offset, lanes.number(start))) for start in starts
+    ]  # all before any store
+    with lanes.step_loop(lanes.number(0), count, 1) as (which, _):
         for start, vector in zip(starts, vectors, strict=True):
-            offset = build.add(build.mul(which, lanes.number(kinds)), lanes.number(start))
+            offset = build.add(build.mul(which, lanes.number(block_size)), lanes.number(start))
             lanes.store(vector, tile, offset)
 
 
-@_intrinsic(NARROW)
+@_intrinsic(ELEMENTWISE_LANES)
 def update_rows(
     lanes: SimdBuilder, width: Any,
-    rows: Any, ids: Any, begin: Any, skip: Any, many: Any, outputs: Any, targets: Any, block: Any,
-    pulls: Any, at: Any, kinds: int, sinks: Any, fresh: Any, first: Any, last: Any,
+    rows: Any, ids: Any, begin: Any, skip: Any, count: Any, outputs: Any, targets: Any, block: Any,
+    gradients: Any, gradient_offset: Any, block_size: int, updated: Any, is_fresh: Any, first: Any, last: Any,
 ) -> None:  # fmt: skip
-    """Between two columns, with a pull p[i, j] = pulls[at + i · kinds + j] between a row and a target:
+    """Between two columns, with gradients g[i, j] = gradients[gradient_offset + i · block_size + j]:
 
-    outputs[targets[block + j]] += Σ_i p[i, j] · row i,
-    row i of sinks += Σ_j p[i, j] · outputs[targets[block + j]], with outputs as they were before; if fresh, the row of
-    sinks counts as 0.
+    outputs[targets[block + j]] += Σ_i g[i, j] · row i,
+    row i of updated += Σ_j g[i, j] · outputs[targets[block + j]], with outputs as they were before; if is_fresh, the
+    row of updated counts as 0.
     """
     build = lanes.builder
-    ends = _target_pointers(lanes, width, outputs, targets, block, kinds)
+    ends = _target_pointers(lanes, width, outputs, targets, block, block_size)
 
     def change(columns: list[Any]) -> None:
         before = [[lanes.load(end, column) for column in columns] for end in ends]
         totals = [[lanes.variable() for _ in columns] for _ in ends]
-        with lanes.step_loop(lanes.number(0), many, 1) as (which, _):
-            start, sink = (_row_pointer(lanes, width, table, ids, begin, skip, which) for table in (rows, sinks))
+        with lanes.step_loop(lanes.number(0), count, 1) as (which, _):
+            start, sink = (_row_pointer(lanes, width, table, ids, begin, skip, which) for table in (rows, updated))
             row_vectors = [lanes.load(start, column) for column in columns]
             made = [lanes.load(sink, column) for column in columns]
-            made = [build.select(fresh, lanes.constant(0.0), one) for one in made]
-            row_pulls = lanes.element_pointer(pulls, build.add(at, build.mul(which, lanes.number(kinds))))
-            for kind in range(kinds):
+            made = [build.select(is_fresh, lanes.constant(0.0), one) for one in made]
+            row_pulls = lanes.element_pointer(
+                gradients, build.add(gradient_offset, build.mul(which, lanes.number(block_size)))
+            )
+            for kind in range(block_size):
                 pull = lanes.broadcast(build.load(lanes.element_pointer(row_pulls, lanes.number(kind))))
                 for one in range(len(columns)):
                     lanes.accumulate_product(totals[kind][one], pull, row_vectors[one])
@@ -372,4 +383,4 @@ def update_rows(
             for slot, column in zip(total, columns, strict=True):
                 lanes.store(build.fadd(lanes.load(end, column), build.load(slot)), end, column)
 
-    lanes.column_loop(first, last, COLUMNS, change)
+    lanes.column_loop(first, last, UPDATE_VECTORS, change)

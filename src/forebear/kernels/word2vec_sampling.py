@@ -10,8 +10,8 @@ import numpy as np
 
 from forebear.kernels.jit import compile_kernel
 
-STREAM = 1 << 22  # negative samples drawn in advance
-ALWAYS = 1 << 32  # probability 1
+NEGATIVE_TABLE_SIZE = 1 << 22  # negative samples drawn in advance
+KEEP_SCALE = 1 << 32  # probabilities are in units of 2^-32: this is 1
 _MASK = (1 << 64) - 1
 
 
@@ -23,9 +23,9 @@ def hash_seed(*numbers: int) -> int:
     return state or 1
 
 
-def hash_seeds(numbers: tuple[int, ...], many: int) -> np.ndarray:
-    """(many,) uint64: hash_seed(*numbers, 0), hash_seed(*numbers, 1), …"""
-    return np.maximum(_splitmix64(np.uint64(hash_seed(*numbers)) ^ np.arange(many, dtype=np.uint64)), 1)
+def hash_seeds(numbers: tuple[int, ...], count: int) -> np.ndarray:
+    """(count,) uint64: hash_seed(*numbers, 0), hash_seed(*numbers, 1), …"""
+    return np.maximum(_splitmix64(np.uint64(hash_seed(*numbers)) ^ np.arange(count, dtype=np.uint64)), 1)
 
 
 def _splitmix64(bits: np.ndarray) -> np.ndarray:
@@ -52,17 +52,19 @@ def keep_probabilities(counts: np.ndarray, sample: float, allowed: np.ndarray) -
     if threshold > 0:
         ratio = np.maximum(counts, 1) / threshold
         probs = np.minimum((np.sqrt(ratio) + 1) / ratio, 1)
-    return np.where(allowed, np.round(probs * float(ALWAYS)), 0).astype(np.uint64)
+    return np.where(allowed, np.round(probs * float(KEEP_SCALE)), 0).astype(np.uint64)
 
 
 def negative_sampling_probs(counts: np.ndarray, power: float, allowed: np.ndarray) -> np.ndarray:
     """(V,) the probability of each id as a negative sample, proportional to count ** power; or all 0."""
-    is_drawable = allowed & (counts > 0)
-    weights = np.where(is_drawable, np.maximum(counts, 1).astype(np.float64) ** power, 0)
+    is_allowed = allowed & (counts > 0)
+    weights = np.where(is_allowed, np.maximum(counts, 1).astype(np.float64) ** power, 0)
     return weights / max(weights.sum(), 1)
 
 
-def negative_sample_stream(counts: np.ndarray, power: float, allowed: np.ndarray, size: int = STREAM) -> np.ndarray:
+def negative_sample_stream(
+    counts: np.ndarray, power: float, allowed: np.ndarray, size: int = NEGATIVE_TABLE_SIZE
+) -> np.ndarray:
     """(size,) int32 ids in random order, each as often as its probability says; empty if there are none."""
     probs = negative_sampling_probs(counts, power, allowed)
     if not probs.any():

@@ -13,7 +13,7 @@ import numpy as np
 from forebear.kernels import simd, word2vec
 from forebear.kernels.jit import compile_kernel
 from forebear.kernels.layout import CACHE_LINE, aligned_table
-from forebear.kernels.simd import MAX_BLOCK_TARGETS, WIDE
+from forebear.kernels.simd import MAX_BLOCK_TARGETS, SUM_LANES
 from forebear.kernels.word2vec import (
     GATE_OPEN,
     ContextGradients,
@@ -32,7 +32,7 @@ from forebear.kernels.word2vec_sampling import hash_seeds, subsample
 
 def split_at_bursts(
     tokens: np.ndarray,
-    vocabulary: int,
+    vocab_size: int,
     *,
     max_words: int,
     word_weight: float,
@@ -40,42 +40,44 @@ def split_at_bursts(
     max_distance: int,
     max_weight: float,
 ) -> np.ndarray:
-    """(n + 1,) boundaries of stretches in which no word occurs too often: real text is bursty.
+    """(n + 1,) boundaries of spans in which no word occurs too often: real text is bursty.
 
     Args:
-        max_words: Maximum length of a stretch.
+        max_words: Maximum length of a span.
         word_weight: Weight of an occurrence.
         repeat_weight: Its weight if the word occurred at most `max_distance` words before.
-        max_weight: Maximum weight of a word in a stretch; its first occurrence is always allowed.
+        max_weight: Maximum weight of a word in a span; its first occurrence is always allowed.
     """
-    last_positions, weights = np.full(vocabulary, -1, np.int64), np.zeros(vocabulary)
-    borders = np.empty(len(tokens) + 1, np.int64)
-    num_borders = compile_kernel(split_at_bursts_kernel)(
-        tokens, max_words, word_weight, repeat_weight, max_distance, max_weight, last_positions, weights, borders
+    last_positions, weights = np.full(vocab_size, -1, np.int64), np.zeros(vocab_size)
+    boundaries = np.empty(len(tokens) + 1, np.int64)
+    num_boundaries = compile_kernel(split_at_bursts_kernel)(
+        tokens, max_words, word_weight, repeat_weight, max_distance, max_weight, last_positions, weights, boundaries
     )
-    return borders[:num_borders].copy()
+    return boundaries[:num_boundaries].copy()
 
 
-def split_at_bursts_kernel(tokens, longest, each, again, near, most, seen, weights, borders):
-    """`seen` is the last position of each word, `weights` its weight in this stretch."""
-    begin, many = 0, 0
-    for here in range(len(tokens)):
-        word = tokens[here]
-        before = seen[word]
-        weight = again if before >= max(here - near, 0) else each
-        total = weight + (weights[word] if before >= begin else 0.0)
-        if here == 0 or here - begin == longest or (total > most and here > begin):
-            begin, borders[many], many = here, here, many + 1
+def split_at_bursts_kernel(
+    tokens, max_words, word_weight, repeat_weight, max_distance, max_weight, last_positions, weights, boundaries
+):
+    """`last_positions` has the last position of each word, `weights` its weight in this span."""
+    span_start, num_boundaries = 0, 0
+    for position in range(len(tokens)):
+        word = tokens[position]
+        previous_position = last_positions[word]
+        weight = repeat_weight if previous_position >= max(position - max_distance, 0) else word_weight
+        total = weight + (weights[word] if previous_position >= span_start else 0.0)
+        if position == 0 or position - span_start == max_words or (total > max_weight and position > span_start):
+            span_start, boundaries[num_boundaries], num_boundaries = position, position, num_boundaries + 1
             total = weight
-        seen[word], weights[word] = here, total
-    borders[many] = len(tokens)
-    return many + 1
+        last_positions[word], weights[word] = position, total
+    boundaries[num_boundaries] = len(tokens)
+    return num_boundaries + 1
 
 
 PART_WORDS = 256  # maximum words of a part, which has one random stream and whose windows are sampled together
-MAX_WINDOWS_AT_ONCE = 4  # windows scored before they are applied, so that they overlap in the processor
-PARTS_IN_STEP = 8  # parts trained together in deterministic training: the maximum number of useful threads
-MAX_STRETCH = 4096  # maximum words trained together in deterministic training
+MAX_HOGWILD_WINDOWS = 4  # windows scored before they are applied, so that they overlap in the processor
+MAX_PARTS_AT_ONCE = 8  # parts trained together in deterministic training: the maximum number of useful threads
+MAX_SPAN_WORDS = 4096  # maximum words trained together in deterministic training
 # With frozen tables, updates of a row add up. The sum of the learning rates with which a row is updated is kept below
 # this; at a few times as much, vectors diverge.
 MAX_RATE_SUM = 2.0
@@ -99,7 +101,7 @@ class Word2VecVariant:
     window      maximum number of context words on each side
     use_mean    predict from the mean of the context (CBOW) instead of each word (skip-gram)
     targets     what a word is predicted by: at most `max_targets`, on average `mean_targets` of a word
-    spelling    indptr and rows: the vector of word w is the mean of rows[indptr[w] : indptr[w + 1]]; None: row w is
+    subwords    indptr and rows: the vector of word w is the mean of rows[indptr[w] : indptr[w + 1]]; None: row w is
     busiest_row_rate  updates per word of text of the row that is updated most
     """
 
@@ -107,7 +109,7 @@ class Word2VecVariant:
     use_mean: bool
     targets: OutputTargets
     max_targets: int
-    spelling: tuple[np.ndarray, np.ndarray] | None = None
+    subwords: tuple[np.ndarray, np.ndarray] | None = None
     busiest_row_rate: float = 1.0
     mean_targets: float = 1.0
 
@@ -116,10 +118,10 @@ class Word2VecVariant:
         """Mean number of updates of a word where it occurs."""
         return self.mean_targets * (1 if self.use_mean else self.window + 1)
 
-    def max_words_in_step(self, rate: float) -> int:
+    def max_frozen_words(self, rate: float) -> int:
         """Maximum number of words to learn from while the tables are frozen."""
-        words = MAX_RATE_SUM / max(rate * self.busiest_row_rate, MAX_RATE_SUM / MAX_STRETCH)
-        return int(min(max(words, 1), MAX_STRETCH))
+        words = MAX_RATE_SUM / max(rate * self.busiest_row_rate, MAX_RATE_SUM / MAX_SPAN_WORDS)
+        return int(min(max(words, 1), MAX_SPAN_WORDS))
 
     def has_wide_window(self, rate: float) -> bool:
         """Whether a window is too wide to be scored together with others."""
@@ -133,19 +135,21 @@ class Word2VecVariant:
         """Maximum number of context words that update a target at once in Hogwild training."""
         return max(MIN_CONTEXT_AT_ONCE, int(MAX_TARGET_RATE / rate)) if self.has_wide_window(rate) else 2 * self.window
 
-    def hogwild_parts(self, rate: float, size: int) -> tuple[np.ndarray, int]:
+    def hogwild_parts(self, rate: float, num_words: int) -> tuple[np.ndarray, int]:
         """Boundaries of parts of a text, and the number of windows scored together."""
-        max_frozen = self.max_words_in_step(rate)
-        part = PART_WORDS if self.spelling is None else min(max_frozen, PART_WORDS)
-        few = 1 if self.has_wide_window(rate) else min(max(1, max_frozen // HOGWILD_DIVISOR), MAX_WINDOWS_AT_ONCE)
-        return np.minimum(np.arange(-(-size // part) + 1) * part, size), few
+        max_frozen = self.max_frozen_words(rate)
+        part_words = PART_WORDS if self.subwords is None else min(max_frozen, PART_WORDS)
+        windows_at_once = (
+            1 if self.has_wide_window(rate) else min(max(1, max_frozen // HOGWILD_DIVISOR), MAX_HOGWILD_WINDOWS)
+        )
+        return np.minimum(np.arange(-(-num_words // part_words) + 1) * part_words, num_words), windows_at_once
 
-    def deterministic_parts(self, rate: float, tokens: np.ndarray, vocabulary: int) -> tuple[np.ndarray, int]:
+    def deterministic_parts(self, rate: float, tokens: np.ndarray, vocab_size: int) -> tuple[np.ndarray, int]:
         """Boundaries of parts of a text for deterministic training, and the number of parts scored together."""
-        max_frozen, word_weight = self.max_words_in_step(rate), rate * self.updates_per_word
-        borders = split_at_bursts(
+        max_frozen, word_weight = self.max_frozen_words(rate), rate * self.updates_per_word
+        boundaries = split_at_bursts(
             tokens,
-            vocabulary,
+            vocab_size,
             max_words=max_frozen,
             word_weight=word_weight,
             # a word that fills its window is the whole mean
@@ -153,9 +157,9 @@ class Word2VecVariant:
             max_distance=2 * self.window,
             max_weight=MAX_BURST_RATE,
         )
-        pieces = min(max_frozen, PARTS_IN_STEP)
-        offsets = np.arange(pieces) * np.diff(borders)[:, None] // pieces
-        return np.append((borders[:-1, None] + offsets).ravel(), len(tokens)), pieces
+        parts_per_span = min(max_frozen, MAX_PARTS_AT_ONCE)
+        offsets = np.arange(parts_per_span) * np.diff(boundaries)[:, None] // parts_per_span
+        return np.append((boundaries[:-1, None] + offsets).ravel(), len(tokens)), parts_per_span
 
     @property
     def target_block(self) -> tuple[int, ...]:
@@ -171,28 +175,41 @@ class Word2VecVariant:
         count = len(self.target_block)
         return -(-self.max_targets // count) * count
 
-    def allocate_windows(self, many: int) -> WindowBatch:
+    def allocate_windows(self, num_windows: int) -> WindowBatch:
         """Allocate windows."""
-        size = many * self.targets_per_word
-        lefts, rights, blocks = np.zeros((3, many), np.int64)
-        return WindowBatch(lefts, rights, blocks, np.zeros(size, np.int32), np.zeros(size + WIDE, np.float32))
+        size = num_windows * self.targets_per_word
+        lefts, rights, blocks = np.zeros((3, num_windows), np.int64)
+        return WindowBatch(lefts, rights, blocks, np.zeros(size, np.int32), np.zeros(size + SUM_LANES, np.float32))
 
-    def max_updates(self, many: int) -> int:
+    def max_updates(self, num_windows: int) -> int:
         """Maximum number of gradients of so many windows, plus one vector, since stores may reach beyond the last."""
-        return many * self.targets_per_word * (1 if self.use_mean else 2 * self.window) + WIDE
+        return num_windows * self.targets_per_word * (1 if self.use_mean else 2 * self.window) + SUM_LANES
 
     def make_workspace(
-        self, part: int, parts: int, outputs: np.ndarray, rate: float, loss_sums: np.ndarray, report_mask: int
+        self, part_words: int, num_parts: int, outputs: np.ndarray, rate: float, loss_sums: np.ndarray, report_mask: int
     ) -> SGNSWorkspace:
-        """Allocate the workspace for `parts` parts trained together."""
-        many, width = part * parts, outputs.shape[1]
-        pulls, signs = np.zeros((2, parts * self.max_updates(part) + WIDE), np.float32)
-        means, sums = (aligned_table(many if self.use_mean else 0, width) for _ in range(2))
-        work = ContextGradients(pulls, signs, np.arange(many, dtype=np.int32), means, sums)
-        windows = self.allocate_windows(many)
-        kinds, slots, few = self.target_block, self.targets_per_word, self.context_words_at_once(rate)
+        """Allocate the workspace for `num_parts` parts trained together."""
+        num_windows, width = part_words * num_parts, outputs.shape[1]
+        gradients, signs = np.zeros((2, num_parts * self.max_updates(part_words) + SUM_LANES), np.float32)
+        means, sums = (aligned_table(num_windows if self.use_mean else 0, width) for _ in range(2))
+        buffers = ContextGradients(gradients, signs, np.arange(num_windows, dtype=np.int32), means, sums)
+        windows = self.allocate_windows(num_windows)
+        target_block, targets_per_window, max_contexts = (
+            self.target_block,
+            self.targets_per_word,
+            self.context_words_at_once(rate),
+        )
         return SGNSWorkspace(
-            outputs, windows, work, kinds, slots, self.window, few, np.float32(rate), loss_sums, report_mask
+            outputs,
+            windows,
+            buffers,
+            target_block,
+            targets_per_window,
+            self.window,
+            max_contexts,
+            np.float32(rate),
+            loss_sums,
+            report_mask,
         )
 
     def num_useful_threads(self, num_windows: int, width: int) -> int:
@@ -200,15 +217,17 @@ class Word2VecVariant:
         work = num_windows * (50 + self.max_updates(1) * width / 64)  # nanoseconds, about
         return max(1, min(int(work / MIN_THREAD_WORK), width // CACHE_LINE))
 
-    def make_subword_rows(self, many: int, width: int, vocabulary: int) -> SubwordRows | None:
+    def make_subword_rows(self, num_words: int, width: int, vocab_size: int) -> SubwordRows | None:
         """Allocate buffers for a span of so many words."""
-        if self.spelling is None:
+        if self.subwords is None:
             return None
-        indptr, rows = self.spelling
-        words, places = np.zeros((2, many + 2 * self.window), np.int32)
-        vectors, before = (aligned_table(len(words), width) for _ in range(2))
-        numbers = np.full(vocabulary, -1, np.int32)
-        return SubwordRows(indptr, rows, numbers, words, places, np.zeros(1, np.int64), vectors, before)
+        indptr, rows = self.subwords
+        words, span_positions = np.zeros((2, num_words + 2 * self.window), np.int32)
+        vectors, previous_vectors = (aligned_table(len(words), width) for _ in range(2))
+        span_ids = np.full(vocab_size, -1, np.int32)
+        return SubwordRows(
+            indptr, rows, span_ids, words, span_positions, np.zeros(1, np.int64), vectors, previous_vectors
+        )
 
 
 def train_word2vec(
@@ -222,25 +241,25 @@ def train_word2vec(
     rate: float,
     seed_parts: tuple[int, int],
     threads: int,
-    in_step: bool,
+    deterministic: bool,
 ) -> tuple[float, float]:
     """Train on rows of ids in place; returns the reported loss and the number of predictions in it.
 
-    All randomness follows from `seed_parts`. With `in_step`, the result is bit-equal for any number of threads; what is
-    too heavy for that is trained by one thread.
+    All randomness follows from `seed_parts`. With `deterministic`, the result is bit-equal for any number of threads;
+    what is too heavy for that is trained by one thread.
     """
     kept_tokens, ends = subsample(tokens, lengths, keep_probs, seed_parts)
     if not len(kept_tokens) or not variant.max_targets:
         return 0.0, 0.0
-    if in_step and variant.needs_hogwild(rate):
-        in_step, threads = False, 1
-    if in_step:
+    if deterministic and variant.needs_hogwild(rate):
+        deterministic, threads = False, 1
+    if deterministic:
         starts, group_size = variant.deterministic_parts(rate, kept_tokens, len(keep_probs))
     else:
         starts, group_size = variant.hogwild_parts(rate, len(kept_tokens))
-    parts = len(starts) - 1
-    text = TokenRuns(kept_tokens, ends, hash_seeds(seed_parts, parts), starts)
-    loss_sums = np.zeros((parts, 2))
+    num_parts = len(starts) - 1
+    text = TokenRuns(kept_tokens, ends, hash_seeds(seed_parts, num_parts), starts)
+    loss_sums = np.zeros((num_parts, 2))
     interval = 1
     while interval < MAX_REPORT_INTERVAL and interval * 2 * MIN_REPORTS <= len(kept_tokens):
         interval *= 2
@@ -248,14 +267,14 @@ def train_word2vec(
         variant.make_workspace, outputs=outputs, rate=rate, loss_sums=loss_sums, report_mask=interval - 1
     )
     mean = True if variant.use_mean else None  # None and True differ by type, at compile time
-    make_subword_rows = partial(variant.make_subword_rows, width=inputs.shape[1], vocabulary=len(keep_probs))
-    if in_step:
+    make_subword_rows = partial(variant.make_subword_rows, width=inputs.shape[1], vocab_size=len(keep_probs))
+    if deterministic:
         part_words, group_words = int(np.diff(starts).max()), int(np.diff(starts[::group_size]).max())
-        workspace, spelling = make_workspace(part_words, group_size), make_subword_rows(group_words)
-        train_deterministic_threads(text, variant, inputs, workspace, mean, spelling, group_size, threads)
+        workspace, subwords = make_workspace(part_words, group_size), make_subword_rows(group_words)
+        train_deterministic_threads(text, variant, inputs, workspace, mean, subwords, group_size, threads)
     else:
         makers = make_workspace, mean, make_subword_rows
-        train_hogwild_threads(text, variant, inputs, *makers, group_size, min(threads, parts))
+        train_hogwild_threads(text, variant, inputs, *makers, group_size, min(threads, num_parts))
     loss, num_reports = loss_sums.sum(0).tolist()
     return loss, num_reports
 
@@ -267,17 +286,17 @@ def train_hogwild_threads(
     make_workspace: Any,
     mean: Any,
     make_subword_rows: Any,
-    few: int,
+    windows_at_once: int,
     threads: int,
 ) -> None:
     """Hogwild: each thread has parts and buffers of its own; none waits for another."""
-    run, parts = compile_kernel(train_hogwild, bare=True, beside=INLINED_MODULES), len(text.states)
+    kernel, num_parts = compile_kernel(train_hogwild, bare=True, beside=INLINED_MODULES), len(text.states)
     part_words = int(text.starts[1])  # the first part is the longest
 
     def run_part(thread: int) -> None:
-        part_range = parts * thread // threads, parts * (thread + 1) // threads
-        spelling, workspace = make_subword_rows(part_words), make_workspace(part_words, 1)
-        run(text, variant.targets, spelling, workspace, mean, inputs, *part_range, few)
+        part_range = num_parts * thread // threads, num_parts * (thread + 1) // threads
+        subwords, workspace = make_subword_rows(part_words), make_workspace(part_words, 1)
+        kernel(text, variant.targets, subwords, workspace, mean, inputs, *part_range, windows_at_once)
 
     run_threads(run_part, threads)
 
@@ -288,21 +307,23 @@ def train_deterministic_threads(
     inputs: np.ndarray,
     workspace: SGNSWorkspace,
     mean: Any,
-    spelling: Any,
-    pieces: int,
+    subwords: Any,
+    parts_at_once: int,
     threads: int,
 ) -> None:
     """All threads work on the same group of parts, in shared buffers."""
     part_words = int(np.diff(text.starts).max())
-    run = compile_kernel(train_deterministic, bare=True, beside=INLINED_MODULES)
-    buffer_size, num_windows = variant.max_updates(part_words), len(text.tokens) * pieces // len(text.states)
-    threads = min(threads, pieces, variant.num_useful_threads(num_windows, inputs.shape[1]))
+    kernel = compile_kernel(train_deterministic, bare=True, beside=INLINED_MODULES)
+    buffer_size, num_windows = variant.max_updates(part_words), len(text.tokens) * parts_at_once // len(text.states)
+    threads = min(threads, parts_at_once, variant.num_useful_threads(num_windows, inputs.shape[1]))
     if variant.use_mean and threads == 2:
         threads = 1  # with so little to score, a second thread loses more by waiting than it gains
     gate = np.zeros(1, np.int64)
 
     def run_part(thread: int) -> None:
-        run(thread, threads, gate, text, variant.targets, spelling, workspace, mean, inputs, pieces, buffer_size)
+        kernel(
+            thread, threads, gate, text, variant.targets, subwords, workspace, mean, inputs, parts_at_once, buffer_size
+        )
 
     def open_gate() -> None:
         gate[0] = GATE_OPEN

@@ -86,9 +86,9 @@ class HMMSpec(ModelSpec):
             words=tokenizer.vocabulary(),
             end=tokenizer.special_roles["end"],
             unknown=tokenizer.special_roles["unknown"],
-            legal=allowed_transitions,
+            allowed=allowed_transitions,
             never=frozenset(tokenizer.special_ids),
-            spelled=lambda numbers: [char_ids.id_to_word(number) for number in numbers.tolist()],
+            words_of_ids=lambda numbers: [char_ids.id_to_word(number) for number in numbers.tolist()],
         )
 
     def task_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from forebear.data.tokenizers.char_ids import CHAR_MARKERS, NUM_SYMBOLS, CharIds
+from forebear.data.tokenizers.char_ids import CHAR_PADDING, NUM_SYMBOLS, CharIds
 from forebear.nn.encoder import TokenVectors
 from forebear.nn.inference_mode import in_inference_mode
 from forebear.nn.layers import deferred_embedding, deferred_linear, set_initial_values
@@ -73,7 +73,7 @@ class CharCNNEmbedding(TokenVectors):
 
     def forward(self, tokens: Tensor) -> Tensor:
         if tokens.is_meta:  # only shapes matter: any token may be a different word
-            return self.embed_words(np.zeros((len(tokens), self.char_ids.longest), np.int64))
+            return self.embed_words(np.zeros((len(tokens), self.char_ids.max_symbols), np.int64))
         words, word_index = torch.unique(tokens, return_inverse=True)
         return self.embed_words(self.char_ids.char_rows(words.cpu().numpy())).index_select(0, word_index)
 
@@ -93,7 +93,7 @@ class CharCNNEmbedding(TokenVectors):
 
     def embed_words(self, char_ids: np.ndarray) -> Tensor:
         """(N, max word length) character ids → (N, D)."""
-        used_positions = (char_ids != CHAR_MARKERS).any(0).nonzero()[0]
+        used_positions = (char_ids != CHAR_PADDING).any(0).nonzero()[0]
         # Beyond the longest word all windows are equal, so one of them is enough.
         num_positions = min(char_ids.shape[1], int(used_positions[-1]) + 1 + max(self.filter_widths))
         device = self.character.weight.device

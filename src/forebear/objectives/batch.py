@@ -79,9 +79,9 @@ class Batch:
 
         def slice_arrays(arrays: TargetArrays, first: int, last: int) -> TargetArrays:
             rows = slice(example_first_rows[first], example_first_rows[last])
-            of_length = {ends[-1]: slice(ends[rows.start], ends[rows.stop]), examples: slice(first, last)}
-            of_length[len(lengths)] = rows
-            slices = {name: array[of_length[len(array)]] for name, array in arrays.items() if name != "source"}
+            slice_by_length = {ends[-1]: slice(ends[rows.start], ends[rows.stop]), examples: slice(first, last)}
+            slice_by_length[len(lengths)] = rows
+            slices = {name: array[slice_by_length[len(array)]] for name, array in arrays.items() if name != "source"}
             slices |= (
                 {"source": arrays["source"][source_ends[rows.start] : source_ends[rows.stop]]}
                 if "source" in arrays
@@ -102,11 +102,11 @@ def balanced_splits(ends: np.ndarray, count: int) -> np.ndarray:
     `ends` has the start of each example, and finally the end of the last one.
     """
     targets = ends[-1] * np.arange(1, count) / count
-    upper = np.searchsorted(ends, targets)
-    nearest = upper - (targets - ends[upper - 1] < ends[upper] - targets)
+    upper_index = np.searchsorted(ends, targets)
+    nearest_index = upper_index - (targets - ends[upper_index - 1] < ends[upper_index] - targets)
     min_ends = np.arange(1, count)  # each part has an example of its own
-    nearest = np.maximum.accumulate(nearest - min_ends) + min_ends
-    return np.concatenate(([0], np.clip(nearest, min_ends, len(ends) - 1 - count + min_ends), [len(ends) - 1]))
+    nearest_index = np.maximum.accumulate(nearest_index - min_ends) + min_ends
+    return np.concatenate(([0], np.clip(nearest_index, min_ends, len(ends) - 1 - count + min_ends), [len(ends) - 1]))
 
 
 def is_supervised(target: np.ndarray) -> np.ndarray:
@@ -120,14 +120,14 @@ def token_batches(
 ) -> Iterator[list[Item]]:
     """Items in order, in batches within a token budget; a longer item is a batch of its own."""
     batch: list[Item] = []
-    tokens = 0
+    batch_tokens = 0
     for item in items:
         num_tokens = length(item)
-        if batch and tokens + num_tokens > budget:
+        if batch and batch_tokens + num_tokens > budget:
             yield batch
-            batch, tokens = [], 0
+            batch, batch_tokens = [], 0
         batch.append(item)
-        tokens += num_tokens
+        batch_tokens += num_tokens
     if batch:
         yield batch
 
@@ -170,7 +170,7 @@ class Objective(Protocol):
 # --- Stateless shuffle: the i-th index of epoch e from (seed, e, i) alone ---
 
 
-ROUNDS = 6
+FEISTEL_ROUNDS = 6
 UINT64 = np.uint64
 
 
@@ -210,5 +210,5 @@ def _mix_bits(values: np.ndarray) -> np.ndarray:
 
 
 def _round_keys(seed: int, epoch: int) -> list[np.uint64]:
-    words = np.random.SeedSequence([seed, epoch]).generate_state(ROUNDS, dtype=UINT64)
+    words = np.random.SeedSequence([seed, epoch]).generate_state(FEISTEL_ROUNDS, dtype=UINT64)
     return list(words)

@@ -40,9 +40,9 @@ class ContextWindows:
 
     def batch(self, source: Subset, size: int, key: BatchKey) -> Batch:
         steps = self.steps(source, size)
-        epoch, number = divmod(key.step, steps)
-        chunk = int(_order(steps, key.seed, epoch)[number])
-        return self._stretch(source, chunk * size, min((chunk + 1) * size, source.num_tokens))
+        epoch, index = divmod(key.step, steps)
+        block = int(_order(steps, key.seed, epoch)[index])
+        return self._token_range(source, block * size, min((block + 1) * size, source.num_tokens))
 
     def check(self, source: Subset) -> None:
         units = source.by_sentence() if self.text_unit == "sentence" else source
@@ -50,10 +50,10 @@ class ContextWindows:
             hint = "give more text, or part it less finely (--documents, --unit document)"
             raise InputError(f"no {self.text_unit} of this text has two words side by side", hint=hint)
 
-    def _stretch(self, source: Subset, begin: int, end: int) -> Batch:
-        """The training tokens from `begin` to `end` as sequences; the first and the last may be parts of units."""
+    def _token_range(self, source: Subset, start: int, end: int) -> Batch:
+        """The training tokens from `start` to `end` as sequences; the first and the last may be parts of units."""
         units = source.by_sentence() if self.text_unit == "sentence" else source
-        tokens, sizes = units.token_slice(begin, end)
+        tokens, sizes = units.token_slice(start, end)
         return Batch({"tokens": tokens, "lengths": sizes}, {"around": tokens})
 
 

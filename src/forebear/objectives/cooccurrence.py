@@ -47,7 +47,7 @@ BUFFER_ENTRIES = 1 << 20  # entries buffered before they are written
 # Memory per token of a chunk, per buffered entry, and per word of the vocabulary.
 BYTES_PER_TOKEN, BYTES_PER_ENTRY, BYTES_PER_WORD = 8, 36, 64
 BAND_ROWS = 64  # rows and columns of a tile
-MAX_CHUNK_TOKENS = 1 << 22  # entries of a band; bands of frequent words have fewer words
+MAX_BAND_ENTRIES = 1 << 22  # entries of a band; bands of frequent words have fewer words
 SEED_MULTIPLIER = 0x9E3779B97F4A7C15  # odd with irregular bits: spreads consecutive seeds
 
 Entries = tuple[np.ndarray, np.ndarray, np.ndarray]  # sizes of rows; their columns and counts, concatenated
@@ -100,12 +100,12 @@ class CooccurrenceRows(Protocol):
 class _InMemoryRows:
     """Rows of a text in memory, counted on demand."""
 
-    def __init__(self, text: np.ndarray, first: int, last: int, vocabulary: int, shares: np.ndarray) -> None:
+    def __init__(self, text: np.ndarray, first: int, last: int, vocabulary: int, weights: np.ndarray) -> None:
         from forebear.kernels import cooccurrence as kernels
 
-        self.kernels, self.text, self.shares = kernels, text, shares
-        self.starts, self.places = kernels.word_positions(text, vocabulary, first, last)
-        self.slate, self.sizes = kernels.row_accumulator(vocabulary), np.zeros(vocabulary, np.int64)
+        self.kernels, self.text, self.weights = kernels, text, weights
+        self.starts, self.positions = kernels.word_positions(text, vocabulary, first, last)
+        self.accumulator, self.sizes = kernels.row_accumulator(vocabulary), np.zeros(vocabulary, np.int64)
 
     @property
     def row_counts(self) -> np.ndarray:
@@ -113,13 +113,13 @@ class _InMemoryRows:
 
     def entries(self, begin: int, end: int, max_entries: int) -> Entries:
         columns, counts = np.empty(max_entries + 1, np.int32), np.empty(max_entries + 1, np.int64)
-        _, filled = self.count_into(begin, end, columns, counts)
-        return self.sizes[begin:end], columns[:filled], counts[:filled]
+        _, num_entries = self.count_into(begin, end, columns, counts)
+        return self.sizes[begin:end], columns[:num_entries], counts[:num_entries]
 
     def count_into(self, begin: int, end: int, columns: np.ndarray, counts: np.ndarray) -> tuple[int, int]:
         """Fill the arrays; return the first row that did not fit, and the number of filled entries."""
-        positions = self.text, self.starts, self.places, self.shares, begin, end
-        return self.kernels.count_rows(*positions, self.slate, columns, counts, self.sizes)
+        arguments = self.text, self.starts, self.positions, self.weights, begin, end
+        return self.kernels.count_rows(*arguments, self.accumulator, columns, counts, self.sizes)
 
 
 class _OnDiskRows:
@@ -138,9 +138,9 @@ class _OnDiskRows:
         columns, counts, row = np.empty(capacity, np.int32), np.empty(capacity, np.int64), 0
         with open(paths[0], "wb") as to_columns, open(paths[1], "wb") as to_counts:
             while row < self.vocabulary:
-                row, filled = counted_rows.count_into(row, self.vocabulary, columns, counts)
-                to_columns.write(columns[:filled].data)
-                to_counts.write(counts[:filled].data)
+                row, num_entries = counted_rows.count_into(row, self.vocabulary, columns, counts)
+                to_columns.write(columns[:num_entries].data)
+                to_counts.write(counts[:num_entries].data)
         self.row_counts += counted_rows.row_counts
         self.starts.append(np.concatenate(([0], np.cumsum(counted_rows.sizes))))
 
@@ -156,10 +156,10 @@ class _OnDiskRows:
         columns, counts = np.empty(max_entries + 1, np.int32), np.empty(max_entries + 1, np.int64)
         sizes = np.zeros(end - begin, np.int64)
         arrays_of_runs = [np.concatenate(arrays) for arrays in zip(*run_arrays, strict=True)]
-        filled = kernels.merge_rows(
+        num_entries = kernels.merge_rows(
             starts, *arrays_of_runs, kernels.row_accumulator(self.vocabulary), columns, counts, sizes
         )
-        return sizes, columns[:filled], counts[:filled]
+        return sizes, columns[:num_entries], counts[:num_entries]
 
     def _read(self, run: int, first: int, count: int) -> list[np.ndarray]:
         """Read without memory mapping, whose pages would count as used memory."""
@@ -178,7 +178,7 @@ def count_rows(
     num_words, text_size = text.vocabulary, text.source.num_tokens + len(text.source) + 1
     available = (
         max_memory
-        - BYTES_PER_ENTRY * max(MAX_CHUNK_TOKENS, BUFFER_ENTRIES + num_words)
+        - BYTES_PER_ENTRY * max(MAX_BAND_ENTRIES, BUFFER_ENTRIES + num_words)
         - BYTES_PER_WORD * num_words
         - BYTES_PER_ENTRY * CHUNK_TOKENS
     )
@@ -186,17 +186,17 @@ def count_rows(
         max(available // BYTES_PER_TOKEN, 4 * CHUNK_TOKENS, 4 * window), np.iinfo(np.int32).max
     )  # positions are int32
     buffer = np.empty(min(buffer_size, text_size), np.int32)
-    buffer[0], size, first, runs = kernels.UNIT_BORDER, 1, 1, _OnDiskRows(folder, num_words)
-    for number, chunk in enumerate(text.chunks()):
-        if size + len(chunk) > len(buffer):
-            last = size - window  # the last words still need the words after them
-            runs.add(_InMemoryRows(buffer[:size], first, last, num_words, weights))
-            buffer[: 2 * window] = buffer[last - window : size].copy()
-            size, first = 2 * window, window
-        buffer[size : size + len(chunk)] = chunk
-        size += len(chunk)
-        progress(min((number + 1) * CHUNK_TOKENS, text.source.num_tokens))
-    last_rows = _InMemoryRows(buffer[:size], first, size, num_words, weights)
+    buffer[0], text_end, first, runs = kernels.UNIT_BORDER, 1, 1, _OnDiskRows(folder, num_words)
+    for index, chunk in enumerate(text.chunks()):
+        if text_end + len(chunk) > len(buffer):
+            last = text_end - window  # the last words still need the words after them
+            runs.add(_InMemoryRows(buffer[:text_end], first, last, num_words, weights))
+            buffer[: 2 * window] = buffer[last - window : text_end].copy()
+            text_end, first = 2 * window, window
+        buffer[text_end : text_end + len(chunk)] = chunk
+        text_end += len(chunk)
+        progress(min((index + 1) * CHUNK_TOKENS, text.source.num_tokens))
+    last_rows = _InMemoryRows(buffer[:text_end], first, text_end, num_words, weights)
     if not runs.starts:
         return last_rows
     runs.add(last_rows)
@@ -209,7 +209,7 @@ def row_bands(counts: np.ndarray, window: int) -> Iterator[tuple[int, int, int]]
     max_entries = np.minimum(counts * 2 * window, num_words)
     for begin in range(0, num_words, BAND_ROWS):
         step = BAND_ROWS
-        while step > 1 and int(max_entries[begin : begin + BAND_ROWS].sum()) * step > MAX_CHUNK_TOKENS * BAND_ROWS:
+        while step > 1 and int(max_entries[begin : begin + BAND_ROWS].sum()) * step > MAX_BAND_ENTRIES * BAND_ROWS:
             step //= 2
         for first in range(begin, min(begin + BAND_ROWS, num_words), step):
             last = min(first + step, begin + BAND_ROWS, num_words)
@@ -241,7 +241,7 @@ class CooccurrenceTable:
         rows: (N,) word ids.
         columns: (N,) word ids.
         counts: (N,) positive counts, weighted by 1/distance.
-        facts: Metadata of the table.
+        metadata: Of the table.
 
     Entries are ordered in tiles of words of similar frequency and shuffled within tiles, so that consecutive entries
     share words (cache locality) in random order.
@@ -250,7 +250,7 @@ class CooccurrenceTable:
     rows: np.ndarray
     columns: np.ndarray
     counts: np.ndarray
-    facts: dict[str, Any]
+    metadata: dict[str, Any]
 
     @classmethod
     def open(cls, folder: Path) -> CooccurrenceTable:
@@ -264,7 +264,7 @@ class CooccurrenceTable:
             raise ForebearError("these counts are damaged", file=folder, hint="remove the folder") from error
         if not is_valid:
             raise ForebearError("these counts are not what they should be", file=folder, hint="remove the folder")
-        return cls(**arrays, facts=metadata)
+        return cls(**arrays, metadata=metadata)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -335,13 +335,19 @@ def _write_table(text: TokenChunks, window: int, work: Path, max_memory: int, pr
         for file in files:
             file.finish()
     entries = files[0].length
-    facts = {"format": FORMAT, "key": key, "entries": entries, "tokens": int(rows.row_counts.sum()), "window": window}
-    write_json(folder / METADATA_FILE, facts | {"words": int(np.count_nonzero(rows.row_counts))})
+    metadata = {
+        "format": FORMAT,
+        "key": key,
+        "entries": entries,
+        "tokens": int(rows.row_counts.sum()),
+        "window": window,
+    }
+    write_json(folder / METADATA_FILE, metadata | {"words": int(np.count_nonzero(rows.row_counts))})
 
 
 def _cache_key(source: Subset, vocabulary: int, window: int, unit: str, blocked_ids: frozenset[int]) -> str:
     """The cache key: everything that determines the counts and their order."""
-    constants = (WEIGHT_DENOMINATOR, BAND_ROWS, MAX_CHUNK_TOKENS)
+    constants = (WEIGHT_DENOMINATOR, BAND_ROWS, MAX_BAND_ENTRIES)
     settings = [FORMAT, source.corpus.key, vocabulary, window, unit, sorted(blocked_ids), *constants]
     digest = hashlib.sha256(json.dumps(settings).encode())
     digest.update(np.ascontiguousarray(source.units, np.int64).data)
@@ -416,8 +422,8 @@ class Cooccurrences:
 
     def batch(self, source: Subset, size: int, key: BatchKey) -> Batch:
         table = self.counts(source)
-        epoch, number = divmod(key.step, self.steps(source, size))
-        begin, end = number * size, min((number + 1) * size, len(table))
+        epoch, index = divmod(key.step, self.steps(source, size))
+        begin, end = index * size, min((index + 1) * size, len(table))
         ranges = _block_ranges(len(table), begin, end, key.seed, epoch)
 
         def gather(array: np.ndarray) -> np.ndarray:
@@ -436,8 +442,8 @@ class Cooccurrences:
     def check(self, source: Subset) -> None:
         units, previous = source.by_sentence() if self.text_unit == "sentence" else source, np.zeros(0, np.int32)
         for chunk in TokenChunks(units, self.vocabulary, self.blocked_ids).chunks():
-            words = np.append(previous, chunk) >= 0
-            if (words[1:] & words[:-1]).any():
+            is_word = np.append(previous, chunk) >= 0
+            if (is_word[1:] & is_word[:-1]).any():
                 return
             previous = chunk[-1:]
         raise InputError(f"no {self.text_unit} of this text has two words that stand together", hint="give more text")
@@ -448,15 +454,15 @@ def _block_ranges(num_entries: int, begin: int, end: int, seed: int, epoch: int)
 
     Blocks are shuffled whole; the rest of the table after the last full block comes last.
     """
-    size = min(max(num_entries // NUM_BLOCKS, MIN_BLOCK_ENTRIES), MAX_BLOCK_ENTRIES)
-    num_full_blocks = num_entries // size
-    block_ids = np.arange(begin // size, -(-end // size))
-    starts = block_ids * size
+    block_size = min(max(num_entries // NUM_BLOCKS, MIN_BLOCK_ENTRIES), MAX_BLOCK_ENTRIES)
+    num_full_blocks = num_entries // block_size
+    block_ids = np.arange(begin // block_size, -(-end // block_size))
+    starts = block_ids * block_size
     is_full = block_ids < num_full_blocks
     if is_full.any():
-        starts[is_full] = size * shuffled_positions(block_ids[is_full], num_full_blocks, seed=seed, epoch=epoch)
-    first = np.maximum(block_ids * size, begin) - block_ids * size
-    last = np.minimum((block_ids + 1) * size, end) - block_ids * size
+        starts[is_full] = block_size * shuffled_positions(block_ids[is_full], num_full_blocks, seed=seed, epoch=epoch)
+    first = np.maximum(block_ids * block_size, begin) - block_ids * block_size
+    last = np.minimum((block_ids + 1) * block_size, end) - block_ids * block_size
     return list(zip((starts + first).tolist(), (starts + last).tolist(), strict=True))
 
 

@@ -42,8 +42,8 @@ class InputFormat:
     def make_row(self, *texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Tokens and their segment ids; special ids after a text belong to its segment."""
         parts, counts = [np.array(self.before, np.int32)], []
-        for number, text in enumerate(texts):
-            special_ids = self.after if number == len(texts) - 1 else self.between
+        for index, text in enumerate(texts):
+            special_ids = self.after if index == len(texts) - 1 else self.between
             parts += [text, np.array(special_ids, np.int32)]
             counts.append(len(text) + len(special_ids))
         counts[0] += len(self.before)

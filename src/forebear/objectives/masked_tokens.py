@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 # --- Masking units: tokens, words, word n-grams, entities ---
 
 
-MAX_HAN_SHARE = 0.05  # share of Chinese characters below which a text is not Chinese
-SAMPLE_SIZE = 1000  # documents, and tokens of each, that are sampled for it
+MAX_HAN_FRACTION = 0.05  # fraction of Chinese characters below which a text is not Chinese
+MAX_SAMPLED = 1000  # documents, and tokens of each, that are sampled for it
 
 
 class UnitBoundaries(NamedTuple):
@@ -101,9 +101,9 @@ class EntityUnits:
         if entities is None:
             return UnitBoundaries(starts)
         positions = _corpus_positions(batch)
-        entity_marks = np.where(positions != IGNORE_INDEX, entities[np.maximum(positions, 0)], 0)
-        continues = (entity_marks == 2) & (positions == np.append(IGNORE_INDEX - 1, positions[:-1] + 1))
-        return UnitBoundaries((starts | (entity_marks == 1)) & ~continues, entity_marks > 0)
+        entity_flags = np.where(positions != IGNORE_INDEX, entities[np.maximum(positions, 0)], 0)
+        continues = (entity_flags == 2) & (positions == np.append(IGNORE_INDEX - 1, positions[:-1] + 1))
+        return UnitBoundaries((starts | (entity_flags == 1)) & ~continues, entity_flags > 0)
 
 
 @dataclass(frozen=True)
@@ -139,10 +139,10 @@ def _tokens_mark_words(source: Subset) -> bool:
     tokenizer = source.corpus.tokenizer
     if tokenizer.kind != "wordpiece":
         return tokenizer.kind == "words"
-    spans = source.spans[:: -(-len(source) // SAMPLE_SIZE)]
-    positions = concat_ranges(spans[:, 0], np.minimum(spans[:, 1] - spans[:, 0], SAMPLE_SIZE))
-    han = np.fromiter(map(has_han, tokenizer.vocabulary()), bool, tokenizer.vocab_size)
-    return float(han[source.corpus.ids[positions]].mean()) < MAX_HAN_SHARE
+    spans = source.spans[:: -(-len(source) // MAX_SAMPLED)]
+    positions = concat_ranges(spans[:, 0], np.minimum(spans[:, 1] - spans[:, 0], MAX_SAMPLED))
+    is_han_token = np.fromiter(map(has_han, tokenizer.vocabulary()), bool, tokenizer.vocab_size)
+    return float(is_han_token[source.corpus.ids[positions]].mean()) < MAX_HAN_FRACTION
 
 
 @lru_cache(maxsize=8)
@@ -237,7 +237,7 @@ class MaskedTokens:
         sizes: np.ndarray,
         is_special: np.ndarray,
         priority: np.ndarray,
-        rows: int,
+        num_rows: int,
         rng: np.random.Generator,
     ) -> np.ndarray:
         """(units,) True for the units to mask: of each sequence, in random order, until the mask rate is reached.
@@ -245,12 +245,12 @@ class MaskedTokens:
         The unit that would exceed it is taken with the probability that makes the rate right on average.
         """
         sizes = np.where(is_special, 0, sizes)
-        quota = self.share * np.bincount(row_ids, sizes, rows)
+        quota = self.share * np.bincount(row_ids, sizes, num_rows)
         order = np.lexsort((rng.random(len(row_ids)) + priority + 2 * is_special, row_ids))
         cumulative = np.cumsum(sizes[order])
-        first_units = np.searchsorted(row_ids, np.arange(rows))  # first unit of each sequence
-        spent_before = np.append(0, cumulative)[first_units]
-        remaining = (quota + spent_before)[row_ids[order]] - (cumulative - sizes[order])  # before each unit
+        first_units = np.searchsorted(row_ids, np.arange(num_rows))  # first unit of each sequence
+        preceding_tokens = np.append(0, cumulative)[first_units]
+        remaining = (quota + preceding_tokens)[row_ids[order]] - (cumulative - sizes[order])  # before each unit
         selected = np.zeros(len(row_ids), bool)
         selected[order] = remaining >= sizes[order] * np.where(remaining < sizes[order], rng.random(len(row_ids)), 1.0)
         return selected & ~is_special

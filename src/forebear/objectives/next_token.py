@@ -47,8 +47,8 @@ class NextToken:
     lead_tokens: int | None = None
 
     def steps(self, source: Subset, size: int) -> int:
-        rows, windows, _ = self._shape(source, size)
-        return -(-windows // rows)
+        num_rows, num_windows, _ = self._shape(source, size)
+        return -(-num_windows // num_rows)
 
     def batch(self, source: Subset, size: int, key: BatchKey) -> Batch:
         inputs, targets, starts = self.window_starts(source, size, key)
@@ -60,19 +60,19 @@ class NextToken:
 
     def window_starts(self, source: Subset, size: int, key: BatchKey) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The windows of a batch (rows, tokens): inputs, targets (or IGNORE_INDEX), and True for end-of-text inputs."""
-        rows, windows, width = self._shape(source, size)
+        num_rows, num_windows, width = self._shape(source, size)
         length = int(source.stream_ends[-1])
-        window_ids = key.step * rows + np.arange(rows)
-        offsets = np.empty(rows, np.int64)  # of each row's first target, counted from where the epoch begins to cut
-        shifts = np.empty(rows, np.int64)
-        for epoch in np.unique(window_ids // windows).tolist():
-            in_epoch = window_ids // windows == epoch
+        window_ids = key.step * num_rows + np.arange(num_rows)
+        offsets = np.empty(num_rows, np.int64)  # of each row's first target, counted from where the epoch begins to cut
+        shifts = np.empty(num_rows, np.int64)
+        for epoch in np.unique(window_ids // num_windows).tolist():
+            in_epoch = window_ids // num_windows == epoch
             offsets[in_epoch] = (
-                shuffled_positions(window_ids[in_epoch] % windows, windows, seed=key.seed, epoch=epoch) * width
+                shuffled_positions(window_ids[in_epoch] % num_windows, num_windows, seed=key.seed, epoch=epoch) * width
             )
             shifts[in_epoch] = np.random.default_rng([key.seed, epoch]).integers(length)
-        lead = self.lead_tokens or 0
-        target_offsets = offsets[:, None] + np.arange(-lead, width)  # (rows, before + width)
+        num_lead = self.lead_tokens or 0
+        target_offsets = offsets[:, None] + np.arange(-num_lead, width)  # (rows, lead + width)
         stream = (target_offsets + shifts[:, None]) % length
         targets, _ = stream_tokens(source, stream, self.eos_id)
         inputs, starts = stream_tokens(source, (stream - 1) % length, self.eos_id)
@@ -87,14 +87,14 @@ class NextToken:
         """Sequences in a batch, windows in an epoch, tokens in a window."""
         length = int(source.stream_ends[-1])
         width = min(self.max_length, length)
-        windows = -(-length // width)
-        return max(1, size // (width + (self.lead_tokens or 0))), windows, width
+        num_windows = -(-length // width)
+        return max(1, size // (width + (self.lead_tokens or 0))), num_windows, width
 
 
-def stream_tokens(source: Subset, stream: np.ndarray, eos_id: int) -> tuple[np.ndarray, np.ndarray]:
+def stream_tokens(source: Subset, stream_positions: np.ndarray, eos_id: int) -> tuple[np.ndarray, np.ndarray]:
     """The tokens at these positions of the stream, and True where a token is `eos_id`."""
-    documents = np.searchsorted(source.stream_ends, stream, side="right")
-    remaining = source.stream_ends[documents] - 1 - stream  # tokens of the document from here on
+    documents = np.searchsorted(source.stream_ends, stream_positions, side="right")
+    remaining = source.stream_ends[documents] - 1 - stream_positions  # tokens of the document from here on
     document_ends = source.spans[documents, 1]
     is_end = remaining == 0
     ids = source.corpus.ids[np.where(is_end, 0, document_ends - remaining)].astype(np.int64)
@@ -110,7 +110,7 @@ class BidirectionalLM:
 
     Attributes:
         max_length: Tokens of a window that have a next token in it.
-        end: The id between documents.
+        eos_id: The id between documents.
     """
 
     max_length: int
@@ -120,19 +120,19 @@ class BidirectionalLM:
         return self._windows.steps(source, size)
 
     def batch(self, source: Subset, size: int, key: BatchKey) -> Batch:
-        inputs_of_windows, following, _ = self._windows.window_starts(source, size, key)
-        supervised = following != IGNORE_INDEX
-        ignored = np.full((len(inputs_of_windows), 1), IGNORE_INDEX)
+        window_inputs, next_tokens, _ = self._windows.window_starts(source, size, key)
+        is_supervised = next_tokens != IGNORE_INDEX
+        ignored = np.full((len(window_inputs), 1), IGNORE_INDEX)
         last_tokens = np.where(
-            supervised[:, -1:], following[:, -1:], self.eos_id
+            is_supervised[:, -1:], next_tokens[:, -1:], self.eos_id
         )  # the last window of the text may be short
         inputs = {
-            "tokens": np.concatenate((inputs_of_windows, last_tokens), 1).ravel(),
-            "lengths": np.full(len(inputs_of_windows), inputs_of_windows.shape[1] + 1, np.int64),
+            "tokens": np.concatenate((window_inputs, last_tokens), 1).ravel(),
+            "lengths": np.full(len(window_inputs), window_inputs.shape[1] + 1, np.int64),
         }
         targets = {
-            "next": np.concatenate((following, ignored), 1).ravel(),
-            "previous": np.concatenate((ignored, np.where(supervised, inputs_of_windows, IGNORE_INDEX)), 1).ravel(),
+            "next": np.concatenate((next_tokens, ignored), 1).ravel(),
+            "previous": np.concatenate((ignored, np.where(is_supervised, window_inputs, IGNORE_INDEX)), 1).ravel(),
         }
         return Batch(inputs, targets)
 
@@ -147,7 +147,7 @@ class BidirectionalLM:
 # --- Stateful streams: each batch continues where the previous one ended ---
 
 
-FRESH_RATE = 0.1  # share of windows that start with a reset state
+RESET_RATE = 0.1  # fraction of windows that start with a reset state
 
 
 @dataclass(frozen=True)
@@ -172,20 +172,20 @@ class TokenStreams:
         return -(-length // width)
 
     def batch(self, source: Subset, size: int, key: BatchKey) -> Batch:
-        rows, length, width = self._shape(source, size)
+        num_rows, length, width = self._shape(source, size)
         epoch, window = divmod(key.step, -(-length // width))
         total = int(source.stream_ends[-1])
         first = window * width
         width = min(width, length - first)
         shift = int(np.random.default_rng([key.seed, epoch]).integers(total))
-        offsets = np.arange(rows)[:, None] * length + first + np.arange(width)  # from the epoch's offset
+        offsets = np.arange(num_rows)[:, None] * length + first + np.arange(width)  # from the epoch's offset
         stream = (offsets + shift) % total
         targets = np.where(offsets < total, stream_tokens(source, stream, self.eos_id)[0], IGNORE_INDEX)
         inputs = {
             "tokens": stream_tokens(source, (stream - 1) % total, self.eos_id)[0].ravel(),
-            "lengths": np.full(rows, width, np.int64),
-            "streams": np.arange(rows),
-            "fresh": np.full(rows, window == 0) | (key.rng().random(rows) < FRESH_RATE),
+            "lengths": np.full(num_rows, width, np.int64),
+            "streams": np.arange(num_rows),
+            "fresh": np.full(num_rows, window == 0) | (key.rng().random(num_rows) < RESET_RATE),
         }
         return Batch(inputs, {"next": targets.ravel()})
 

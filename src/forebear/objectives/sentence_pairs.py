@@ -31,7 +31,7 @@ class SentenceChunks:
     Attributes:
         spans: (n, 2) token spans.
         documents: (n,) document number of each chunk.
-        stretches: (n,) end of the run of adjacent chunks of one document that each chunk is in.
+        run_ends: (n,) end of the run of adjacent chunks of one document that each chunk is in.
         num_split: Number of sentences that were too long.
         num_dropped: Number of tokens that were truncated.
     """
@@ -73,13 +73,13 @@ def sentence_chunks(source: Subset, max_tokens: int, overflow: str) -> SentenceC
         spans[positions] = np.concatenate(windows)
     breaks = np.flatnonzero((documents[1:] != documents[:-1]) | (spans[1:, 0] != spans[:-1, 1])) + 1
     ends = np.append(breaks, len(spans))
-    stretches = np.repeat(ends, np.diff(ends, prepend=0))
-    return SentenceChunks(spans, documents, stretches, len(too_long), num_dropped)
+    run_ends = np.repeat(ends, np.diff(ends, prepend=0))
+    return SentenceChunks(spans, documents, run_ends, len(too_long), num_dropped)
 
 
-def _windows(source: Subset, begin: int, end: int, max_tokens: int) -> np.ndarray:
+def _windows(source: Subset, start: int, end: int, max_tokens: int) -> np.ndarray:
     """(m, 2) consecutive spans of at most `max_tokens` tokens."""
-    boundaries = [begin]
+    boundaries = [start]
     while end - boundaries[-1] > max_tokens:
         boundary = boundaries[-1] + max_tokens
         words = source.corpus.words
@@ -100,21 +100,21 @@ def pack_chunks(
     """
     index, ends = np.arange(len(chunks)), chunks.run_ends
     starts = np.searchsorted(ends, ends)  # (n,) first chunk of each chunk's run
-    backwards = (rng.random(len(chunks)) < 0.5)[starts]
-    lengths = chunks.lengths[np.where(backwards, starts + ends - 1 - index, index)]  # mirrored
+    is_backward = (rng.random(len(chunks)) < 0.5)[starts]
+    lengths = chunks.lengths[np.where(is_backward, starts + ends - 1 - index, index)]  # mirrored
     cumulative = np.cumsum(lengths)
     limit = max_tokens if train_tokens is None else min(train_tokens, max_tokens)
     limits = np.full(len(chunks), limit)
-    shortened = np.flatnonzero(rng.random(len(chunks)) < SHORT_RATE)
-    limits[shortened] = rng.integers(min(MIN_SHORT_TOKENS, limit), limit + 1, len(shortened))
+    shortened_rows = np.flatnonzero(rng.random(len(chunks)) < SHORT_RATE)
+    limits[shortened_rows] = rng.integers(min(MIN_SHORT_TOKENS, limit), limit + 1, len(shortened_rows))
     if limit < max_tokens:
         limits[rng.random(len(chunks)) < FULL_RATE] = max_tokens
-    after = np.searchsorted(cumulative, cumulative - lengths + limits, side="right")
-    after = np.maximum(np.minimum(after, ends), index + 1)
-    passages = np.array(_follow_links(after.tolist()), np.int64)
+    next_index = np.searchsorted(cumulative, cumulative - lengths + limits, side="right")
+    next_index = np.maximum(np.minimum(next_index, ends), index + 1)
+    passages = np.array(_follow_links(next_index.tolist()), np.int64)
     first = passages[:, 0]
     mirrored = (starts + ends)[first, None] - passages[:, ::-1]
-    return np.where(backwards[first, None], mirrored, passages)
+    return np.where(is_backward[first, None], mirrored, passages)
 
 
 def _follow_links(next_index: list[int]) -> list[tuple[int, int]]:
@@ -133,7 +133,7 @@ class EpochRows:
     """All sequences of an epoch, in training order.
 
     Attributes:
-        sides: (m, 4) start and end of the first and of the second segment, if there is one.
+        segments: (m, 4) start and end of the first and of the second segment, if there is one.
         labels: (m,) target of the pair.
         ends: (m,) cumulative tokens.
     """
@@ -189,8 +189,8 @@ class DocSentences:
 
     def batch(self, source: Subset, size: int, key: BatchKey) -> Batch:
         steps = self.steps(source, size)
-        number, step = divmod(key.step, steps)
-        epoch = _epoch(self, source, key.seed, number)
+        epoch_index, step = divmod(key.step, steps)
+        epoch = _epoch(self, source, key.seed, epoch_index)
         total = int(epoch.ends[-1])
         first, last = np.searchsorted(epoch.ends, [step * total // steps, (step + 1) * total // steps], side="right")
         last = len(epoch.ends) if step == steps - 1 else last
@@ -240,8 +240,8 @@ def row_lengths(segments: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=4)
-def _epoch(objective: DocSentences, source: Subset, seed: int, number: int) -> EpochRows:
-    rng = np.random.default_rng([seed, number, 1])
+def _epoch(objective: DocSentences, source: Subset, seed: int, epoch_index: int) -> EpochRows:
+    rng = np.random.default_rng([seed, epoch_index, 1])
     segments, labels = objective.build_rows(objective.sentence_chunks(source), rng)
     order = rng.permutation(len(segments))
     segments, labels = segments[order], labels[order]

@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from forebear.data.corpus.parallel import ParallelSubset
     from forebear.data.corpus.subset import Subset
 
-POOL = 64  # batches sampled together, so that pairs of similar length share a batch
+BATCHES_PER_POOL = 64  # batches sampled together, so that pairs of similar length share a batch
 
 
 @dataclass(frozen=True)
 class SequenceToSequence:
-    """Teacher forcing on sentence pairs: source + `source_end` → `target_end` + target, shifted by one.
+    """Teacher forcing on sentence pairs: source + `source_eos_id` → `target_eos_id` + target, shifted by one.
 
     An epoch shows every pair once, in random order. Pairs are sampled in pools, sorted by length within a pool and cut
     into batches of similar lengths, in random order, so that attention processes many sequences in one call.
 
     Attributes:
         max_length: Tokens of source or target, end included; longer pairs are skipped (see `num_too_long`).
-        source_end: The id that ends a source.
-        target_end: The id that starts and ends a target.
+        source_eos_id: The id that ends a source.
+        target_eos_id: The id that starts and ends a target.
     """
 
     max_length: int
@@ -42,9 +42,9 @@ class SequenceToSequence:
     def batch(self, source: ParallelSubset, size: int, key: BatchKey) -> Batch:
         usable, steps = source.within_length(self.max_length - 1)[0], self.steps(source, size)
         epoch, step = divmod(key.step, steps)
-        pools = -(-steps // POOL)
-        pool = step * pools // steps
-        first_step, last_step = (-(-steps * pool_index // pools) for pool_index in (pool, pool + 1))  # of this pool
+        num_pools = -(-steps // BATCHES_PER_POOL)
+        pool = step * num_pools // steps
+        first_step, last_step = (-(-steps * pool_index // num_pools) for pool_index in (pool, pool + 1))  # of this pool
         start, end = (len(usable) * pool_index // steps for pool_index in (first_step, last_step))
         pairs = usable[shuffled_positions(np.arange(start, end), len(usable), seed=key.seed, epoch=epoch)]
         lengths = source.lengths[pairs]
@@ -57,12 +57,12 @@ class SequenceToSequence:
 
     def make_batch(self, source: ParallelSubset, pairs: np.ndarray) -> Batch:
         """A batch of these pairs, in this order."""
-        source_ids, read_lengths = _rows(source.source, pairs, end_id=self.source_eos_id)
+        source_ids, source_lengths = _rows(source.source, pairs, end_id=self.source_eos_id)
         target_ids, lengths = _rows(source.target, pairs, end_id=self.target_eos_id)
         ends = np.cumsum(lengths) - 1
         decoder_inputs = np.roll(target_ids, 1)
         decoder_inputs[np.concatenate(([0], ends[:-1] + 1))] = self.target_eos_id
-        inputs = {"tokens": decoder_inputs, "lengths": lengths, "source": source_ids, "source_lengths": read_lengths}
+        inputs = {"tokens": decoder_inputs, "lengths": lengths, "source": source_ids, "source_lengths": source_lengths}
         return Batch(inputs, {"translation": target_ids})
 
     def check(self, source: ParallelSubset) -> None:
@@ -78,7 +78,7 @@ class SequenceToSequence:
 
 
 def _rows(subset: Subset, rows: np.ndarray, *, end_id: int) -> tuple[np.ndarray, np.ndarray]:
-    """(T,) the tokens of these units, each followed by `after`, and (B,) how many each then has."""
+    """(T,) the tokens of these units, each followed by `end_id`, and (B,) how many each then has."""
     spans = subset.spans[rows]
     lengths = spans[:, 1] - spans[:, 0]
     tokens = np.full(int(lengths.sum()) + len(rows), end_id, np.int64)

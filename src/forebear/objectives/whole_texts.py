@@ -80,11 +80,13 @@ class WholeTexts:
         return Batch({"tokens": tokens, "lengths": lengths}, {"next": targets})
 
 
-def _sentence_at(begins: np.ndarray, unit: np.ndarray, offset: int) -> int:
+def _sentence_at(sentence_starts: np.ndarray, unit: np.ndarray, offset: int) -> int:
     """The first sentence of a unit that starts at this offset or later, where an end id follows each sentence."""
     first, last = unit.tolist()
-    base = int(begins[first])
+    base = int(sentence_starts[first])
     return (
-        bisect_left(range(first, last), offset, key=lambda sentence: int(begins[sentence]) - base + sentence - first)
+        bisect_left(
+            range(first, last), offset, key=lambda sentence: int(sentence_starts[sentence]) - base + sentence - first
+        )
         + first
     )

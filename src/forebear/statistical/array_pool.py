@@ -15,7 +15,7 @@ import numpy as np
 from forebear.data.io.atomic import atomic_write
 from forebear.data.io.safetensors import SAFETENSORS_DTYPES, release_pages, safetensors_header
 
-LARGE = 1 << 24  # bytes from which on an array may have a file of its own
+MIN_FILE_BYTES = 1 << 24  # smaller arrays stay in memory
 CHUNK_ELEMENTS = 1 << 20  # numbers written at once
 KEPT_BYTES = 1 << 25  # free memory that is not returned to the system
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # as in malloc.h
@@ -28,8 +28,8 @@ class ArrayPool:
     The files have no name, so they vanish with the last array that uses them, however the process ends.
     """
 
-    def __init__(self, memory: int | None = None, folder: Path | None = None) -> None:
-        self.memory, self.folder = memory, folder
+    def __init__(self, max_memory: int | None = None, folder: Path | None = None) -> None:
+        self.max_memory, self.folder = max_memory, folder
         self._memory_sizes: dict[int, int] = {}  # bytes of the arrays in memory, by where they begin
 
     @property
@@ -37,25 +37,30 @@ class ArrayPool:
         """Bytes of memory in use."""
         return sum(self._memory_sizes.values())
 
-    def empty(self, shape: int | tuple[int, ...], kind: Any) -> np.ndarray:
+    def empty(self, shape: int | tuple[int, ...], dtype: Any) -> np.ndarray:
         """An array with undefined values."""
-        return self._allocate(shape, kind, np.empty)
+        return self._allocate(shape, dtype, np.empty)
 
-    def zeros(self, shape: int | tuple[int, ...], kind: Any) -> np.ndarray:
-        return self._allocate(shape, kind, np.zeros)
+    def zeros(self, shape: int | tuple[int, ...], dtype: Any) -> np.ndarray:
+        return self._allocate(shape, dtype, np.zeros)
 
-    def _allocate(self, shape: int | tuple[int, ...], kind: Any, create: Any) -> np.ndarray:
-        size = int(np.prod(shape)) * np.dtype(kind).itemsize
-        if self.memory is None or self.folder is None or size < LARGE or self.bytes_used + size <= self.memory:
+    def _allocate(self, shape: int | tuple[int, ...], dtype: Any, create: Any) -> np.ndarray:
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        if (
+            self.max_memory is None
+            or self.folder is None
+            or size < MIN_FILE_BYTES
+            or self.bytes_used + size <= self.max_memory
+        ):
             buffer = create(size + CACHE_LINE_BYTES, np.uint8)
             begin = -buffer.ctypes.data % CACHE_LINE_BYTES
-            array = buffer[begin : begin + size].view(kind).reshape(shape)
-            if self.memory is not None:
+            array = buffer[begin : begin + size].view(dtype).reshape(shape)
+            if self.max_memory is not None:
                 self._memory_sizes[array.ctypes.data] = size
             return array
         with tempfile.TemporaryFile(dir=self.folder) as file:
             os.posix_fallocate(file.fileno(), 0, size)  # a full disk raises here, not SIGBUS later
-            return np.asarray(np.memmap(file, kind, "r+", shape=shape))  # all zeros
+            return np.asarray(np.memmap(file, dtype, "r+", shape=shape))  # all zeros
 
     def release(self, *arrays: np.ndarray) -> None:
         """Mark these arrays as no longer needed."""
@@ -97,13 +102,13 @@ def trim_malloc() -> None:
 class SpillArray:
     """An array written chunk by chunk, in memory or in a temporary file of a folder."""
 
-    def __init__(self, kind: Any, folder: Path | None) -> None:
-        self.kind = np.dtype(kind)
+    def __init__(self, dtype: Any, folder: Path | None) -> None:
+        self.dtype = np.dtype(dtype)
         self._parts: list[np.ndarray] = []
         self._file: IO[bytes] | None = None if folder is None else tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
 
     def append(self, part: np.ndarray) -> None:
-        part = np.array(part, self.kind)
+        part = np.array(part, self.dtype)
         if self._file is None:
             self._parts.append(part)
         else:
@@ -112,12 +117,12 @@ class SpillArray:
     def finish(self) -> np.ndarray:
         """The complete array; nothing can be appended any more."""
         if self._file is None:
-            array, self._parts = np.concatenate([np.zeros(0, self.kind), *self._parts]), []
+            array, self._parts = np.concatenate([np.zeros(0, self.dtype), *self._parts]), []
             return array
         with self._file as file:
             file.flush()
             is_empty = os.fstat(file.fileno()).st_size == 0  # an empty file cannot be mapped
-            return np.zeros(0, self.kind) if is_empty else np.asarray(np.memmap(file, self.kind, "r"))
+            return np.zeros(0, self.dtype) if is_empty else np.asarray(np.memmap(file, self.dtype, "r"))
 
 
 # -- files of arrays, as safetensors has them
@@ -142,8 +147,8 @@ def save_arrays(path: Path, arrays: Mapping[str, tuple[np.ndarray, Any]]) -> Non
     order = sorted(arrays, key=lambda name: (-np.dtype(arrays[name][1]).itemsize, name))
     names = {np.dtype(kind): name for name, kind in SAFETENSORS_DTYPES.items()}
     with atomic_write(path) as file:
-        shapes = {name: (names[np.dtype(arrays[name][1])], arrays[name][0].shape) for name in order}
-        file.write(safetensors_header(shapes, {}))
+        specs = {name: (names[np.dtype(arrays[name][1])], arrays[name][0].shape) for name in order}
+        file.write(safetensors_header(specs, {}))
         for name in order:
             array, kind = arrays[name]
             for part in array_chunks(array):

@@ -38,26 +38,26 @@ from forebear.statistical.linear_features import row_chunks
 
 
 TransitionArrays = tuple[np.ndarray, np.ndarray, np.ndarray]  # transitions (K, K), starts (K,), ends (K,)
-BLOCK = 2048  # words, about, that one thread processes at a time
-GROUP_BLOCKS = 16  # blocks whose words are then added to the gradient
+WORDS_PER_BLOCK = 2048  # words, about, that one thread processes at a time
+BLOCKS_PER_GROUP = 16  # blocks whose words are then added to the gradient
 # The curvature of a count that has one label only, as a share of the count; and the power of the estimated curvature.
 CERTAIN_CURVATURE, CURVATURE_POWER = 0.05, 0.7
 MIN_CURVATURE = 1e-3
 DENSE_RATIO = 3  # features with at least one of so many labels have weights for all: these are added faster
 
 
-def renumber_by_order(features: np.ndarray, count: int) -> np.ndarray:
-    """(count,) a new id for each feature, in order of first occurrence in the words (N, T).
+def renumber_by_order(features: np.ndarray, num_features: int) -> np.ndarray:
+    """(num_features,) a new id for each feature, in order of first occurrence in the words (N, T).
 
     The features of a word are then close together in memory.
     """
     flat = features.ravel()
     positions = np.flatnonzero(flat != NO_FEATURE)[::-1]
-    first = np.full(count, len(flat), np.int64)
+    first = np.full(num_features, len(flat), np.int64)
     first[flat[positions]] = positions  # of several writes the last one stays: the first occurrence
-    numbers = np.empty(count, np.int32)
-    numbers[np.argsort(first, kind="stable")] = np.arange(count, dtype=np.int32)
-    return numbers
+    new_ids = np.empty(num_features, np.int32)
+    new_ids[np.argsort(first, kind="stable")] = np.arange(num_features, dtype=np.int32)
+    return new_ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,24 +74,28 @@ class FeatureLabelPairs:
     is_trainable: np.ndarray
 
     @classmethod
-    def from_examples(cls, features: np.ndarray, gold_labels: np.ndarray, count: int, labels: int) -> FeatureLabelPairs:
-        """From the features (N, T) of words and their labels (N,), with `count` features in all."""
-        width = kernels.padded_labels(labels)
+    def from_examples(
+        cls, features: np.ndarray, gold_labels: np.ndarray, num_features: int, num_labels: int
+    ) -> FeatureLabelPairs:
+        """From the features (N, T) of words and their labels (N,), with `num_features` features in all."""
+        width = kernels.padded_labels(num_labels)
         keys = []
         for column in features.T:
             has_feature = column != NO_FEATURE
             keys.append(np.unique(column[has_feature].astype(np.int64) * width + gold_labels[has_feature]))
         feature, label = np.divmod(np.sort(np.concatenate(keys)), width)
-        counts = np.bincount(feature, minlength=count)
-        dense = counts * DENSE_RATIO >= width
-        sizes = np.where(dense, width, counts)
+        counts = np.bincount(feature, minlength=num_features)
+        is_dense = counts * DENSE_RATIO >= width
+        sizes = np.where(is_dense, width, counts)
         offsets = np.concatenate(([0], np.cumsum(sizes)))
         pair_labels, is_trainable = np.empty(offsets[-1], np.uint16), np.zeros(offsets[-1], bool)
         rank = np.arange(len(feature)) - np.repeat(np.cumsum(counts) - counts, counts)
-        slots = offsets[feature] + np.where(dense[feature], label, rank)
+        slots = offsets[feature] + np.where(is_dense[feature], label, rank)
         pair_labels[slots], is_trainable[slots] = label, True
-        full = np.flatnonzero(dense)
-        pair_labels[(offsets[full, None] + np.arange(width)).ravel()] = np.tile(np.arange(width), len(full))
+        dense_features = np.flatnonzero(is_dense)
+        pair_labels[(offsets[dense_features, None] + np.arange(width)).ravel()] = np.tile(
+            np.arange(width), len(dense_features)
+        )
         return cls(offsets, pair_labels, is_trainable)
 
     @property
@@ -119,21 +123,23 @@ class CRFProblem:
     threads: int = 1
 
     @property
-    def labels(self) -> int:
+    def num_labels(self) -> int:
         return len(self.transitions[1])
 
     @property
     def size(self) -> int:
         """Length of a point: emission weights, then transitions, starts and ends."""
-        return self.pairs.size + self.labels * (self.labels + 2)
+        return self.pairs.size + self.num_labels * (self.num_labels + 2)
 
     @cached_property
     def is_free(self) -> np.ndarray:
         """(size,) which components of a point may differ from 0: not those that never occur or are not allowed."""
         firsts, lasts = self._edges
-        is_seen = [np.isin(np.arange(self.labels), self.gold_labels[ends]) for ends in (firsts, lasts)]
-        moves, start, end = self.transitions
-        return np.concatenate((self.pairs.is_trainable, moves.ravel(), start & is_seen[0], end & is_seen[1]))
+        is_observed = [np.isin(np.arange(self.num_labels), self.gold_labels[ends]) for ends in (firsts, lasts)]
+        transitions, start, end = self.transitions
+        return np.concatenate(
+            (self.pairs.is_trainable, transitions.ravel(), start & is_observed[0], end & is_observed[1])
+        )
 
     @cached_property
     def curvature(self) -> np.ndarray:
@@ -144,13 +150,13 @@ class CRFProblem:
         """
         counts = np.zeros(self.pairs.size)
         for first, last, _ in self._blocks:
-            one_hot = np.zeros((last - first, kernels.padded_labels(self.labels)))
+            one_hot = np.zeros((last - first, kernels.padded_labels(self.num_labels)))
             one_hot[np.arange(last - first), self.gold_labels[first:last]] = 1
             self._add_gradients([(first, last, one_hot)], counts, (0, self.features.shape[1]))
         sizes = np.diff(self.pairs.offsets)
         total = np.bincount(self.features[self.features != NO_FEATURE], minlength=len(sizes))
-        share = counts / np.maximum(1, np.repeat(total, sizes))
-        curvature = np.concatenate((counts * (1 - share + CERTAIN_CURVATURE), self._observed_transitions))
+        fraction = counts / np.maximum(1, np.repeat(total, sizes))
+        curvature = np.concatenate((counts * (1 - fraction + CERTAIN_CURVATURE), self._observed_transitions))
         return np.maximum(2 * self.l2 + curvature**CURVATURE_POWER, MIN_CURVATURE)
 
     @cached_property
@@ -163,43 +169,44 @@ class CRFProblem:
     def _observed_transitions(self) -> np.ndarray:
         """Observed counts of transitions, starts and ends."""
         firsts, lasts = self._edges
-        after = np.ones(len(self.gold_labels), bool)
-        after[firsts] = False
-        here = np.flatnonzero(after)
-        pair = self.gold_labels[here - 1] * self.labels + self.gold_labels[here]
-        moves = np.bincount(pair, minlength=self.labels**2)
-        edges = (np.bincount(self.gold_labels[ends], minlength=self.labels) for ends in (firsts, lasts))
-        return np.concatenate((moves, *edges)).astype(np.float64)
+        has_previous = np.ones(len(self.gold_labels), bool)
+        has_previous[firsts] = False
+        positions = np.flatnonzero(has_previous)
+        pair = self.gold_labels[positions - 1] * self.num_labels + self.gold_labels[positions]
+        transition_counts = np.bincount(pair, minlength=self.num_labels**2)
+        edges = (np.bincount(self.gold_labels[ends], minlength=self.num_labels) for ends in (firsts, lasts))
+        return np.concatenate((transition_counts, *edges)).astype(np.float64)
 
     @cached_property
     def _blocks(self) -> list[tuple[int, int, np.ndarray]]:
         """(first word, last + 1, lengths) of each block of complete sentences."""
         blocks = [
             (words.start, words.stop, np.asarray(self.lengths[rows], np.int64))
-            for rows, words in row_chunks(self.lengths, BLOCK)
+            for rows, words in row_chunks(self.lengths, WORDS_PER_BLOCK)
         ]
         return [block for block in blocks if block[0] < block[1]]
 
     def objective(self, point: np.ndarray) -> tuple[float, np.ndarray]:
         """The objective at a point, and its gradient."""
-        powers = exp_transitions(unpack_transitions(point[self.pairs.size :], self.labels), self.transitions)
+        exp_scores = exp_transitions(unpack_transitions(point[self.pairs.size :], self.num_labels), self.transitions)
         gradient = np.zeros(self.size)
         pair_gradient = gradient[: self.pairs.size]
-        cost, width = 0.0, kernels.padded_labels(self.labels)
+        cost, width = 0.0, kernels.padded_labels(self.num_labels)
         expected, edges = np.zeros((width, width)), np.zeros((2, width))
         with ThreadPoolExecutor(self.threads) as pool:
-            run = map if self.threads == 1 else pool.map
-            for at in range(0, len(self._blocks), GROUP_BLOCKS):
-                blocks = self._blocks[at : at + GROUP_BLOCKS]
-                results = list(run(partial(self._process_block, point, powers), blocks))
-                for loss, moves, ends, _ in results:
-                    cost, expected, edges = cost + loss, expected + moves, edges + ends
-                surpluses = [(first, last, result[3]) for (first, last, _), result in zip(blocks, results, strict=True)]
-                list(run(partial(self._add_gradients, surpluses, pair_gradient), self._template_ranges))
-        here = slice(0, self.labels)
-        expected_transitions = (expected * powers[0])[here, here].ravel()
+            map_blocks = map if self.threads == 1 else pool.map
+            for start in range(0, len(self._blocks), BLOCKS_PER_GROUP):
+                blocks = self._blocks[start : start + BLOCKS_PER_GROUP]
+                results = list(map_blocks(partial(self._process_block, point, exp_scores), blocks))
+                for loss, transition_counts, ends, _ in results:
+                    cost, expected, edges = cost + loss, expected + transition_counts, edges + ends
+                residuals = [(first, last, result[3]) for (first, last, _), result in zip(blocks, results, strict=True)]
+                list(map_blocks(partial(self._add_gradients, residuals, pair_gradient), self._template_ranges))
+        real_labels = slice(0, self.num_labels)
+        expected_transitions = (expected * exp_scores[0])[real_labels, real_labels].ravel()
         gradient[self.pairs.size :] = (
-            np.concatenate((expected_transitions, edges[0, here], edges[1, here])) - self._observed_transitions
+            np.concatenate((expected_transitions, edges[0, real_labels], edges[1, real_labels]))
+            - self._observed_transitions
         )
         cost -= float(np.einsum("i,i->", point[self.pairs.size :], self._observed_transitions))
         gradient[~self.is_free] = 0.0
@@ -214,43 +221,49 @@ class CRFProblem:
         bounds = np.linspace(0, self.features.shape[1], min(self.threads, self.features.shape[1]) + 1).astype(int)
         return list(pairwise(bounds.tolist()))
 
-    def _process_block(self, point: np.ndarray, powers: TransitionArrays, block: tuple[int, int, np.ndarray]) -> Any:
+    def _process_block(
+        self, point: np.ndarray, exp_scores: TransitionArrays, block: tuple[int, int, np.ndarray]
+    ) -> Any:
         """The cost of a block, its expected transitions and edges, and the gradient of its scores."""
         first, last, lengths = block
-        width = kernels.padded_labels(self.labels)
+        width = kernels.padded_labels(self.num_labels)
         scores, gold_labels = np.empty((last - first, width)), self.gold_labels[first:last]
         kernels.emission_scores_kernel(self.features, self.pairs.offsets, self.pairs.labels, point, first, last, scores)
         gold_score = float(scores[np.arange(last - first), gold_labels].sum())
         buffer = np.empty(width)
-        levels = kernels.exponentials(scores, self.labels, buffer, buffer.view(np.int64))
+        maxima = kernels.exponentials(scores, self.num_labels, buffer, buffer.view(np.int64))
         expected, edges = np.zeros((width, width)), np.zeros((2, width))
-        cost = kernels.forward_backward(scores, lengths, powers, gold_labels, expected, edges)
-        return cost + float(levels.sum()) - gold_score, expected, edges, scores
+        cost = kernels.forward_backward(scores, lengths, exp_scores, gold_labels, expected, edges)
+        return cost + float(maxima.sum()) - gold_score, expected, edges, scores
 
     def _add_gradients(
-        self, surpluses: list[tuple[int, int, np.ndarray]], gradient: np.ndarray, templates: tuple[int, int]
+        self, residuals: list[tuple[int, int, np.ndarray]], gradient: np.ndarray, templates: tuple[int, int]
     ) -> None:
         """Add the gradients of the scores of blocks (first word, last + 1, gradient) to those of their features."""
         args = self.features, self.pairs.offsets, self.pairs.labels
-        for first, last, surplus in surpluses:
-            kernels.add_emission_gradient(*args, surplus, first, last, *templates, gradient)
+        for first, last, block_residuals in residuals:
+            kernels.add_emission_gradient(*args, block_residuals, first, last, *templates, gradient)
 
 
-def unpack_transitions(numbers: np.ndarray, labels: int) -> TransitionArrays:
+def unpack_transitions(flat: np.ndarray, num_labels: int) -> TransitionArrays:
     """Transitions, starts and ends from a flat array."""
-    square = labels * labels
-    return numbers[:square].reshape(labels, labels), numbers[square : square + labels], numbers[square + labels :]
+    square = num_labels * num_labels
+    return (
+        flat[:square].reshape(num_labels, num_labels),
+        flat[square : square + num_labels],
+        flat[square + num_labels :],
+    )
 
 
 def exp_transitions(transitions: TransitionArrays, is_allowed: TransitionArrays) -> TransitionArrays:
     """e^ of each, 0 where it is not allowed and for padding labels."""
     padding = kernels.padded_labels(len(transitions[1])) - len(transitions[1])
     with np.errstate(over="ignore"):  # a step that is too long: the search finds the cost infinite and shortens it
-        moves, start, end = (
+        transition_powers, start, end = (
             np.pad(np.where(allowed, np.exp(scores), 0.0), (0, padding))
             for scores, allowed in zip(transitions, is_allowed, strict=True)
         )
-    return moves, start, end
+    return transition_powers, start, end
 
 
 # --- The model ---
@@ -264,15 +277,15 @@ NO_TARGET = -1
 class CRFModel:
     """A trained CRF tagger and its features.
 
-    written    attributes of words
-    legal      which labels may follow each other, start and end a sentence
-    templates  feature templates; "": defaults for words or characters
-    min_count  how often a feature must occur
-    l1, l2     regularization: weights of Σ |weight| and Σ weight²
+    attributes  of words
+    allowed     which labels may follow each other, start and end a sentence
+    templates   feature templates; "": defaults for words or characters
+    min_count   how often a feature must occur
+    l1, l2      regularization: weights of Σ |weight| and Σ weight²
     """
 
-    written: WordAttributes
-    legal: TransitionArrays
+    attributes: WordAttributes
+    allowed: TransitionArrays
     templates: str = ""
     min_count: int = 1
     l1: float = 0.0
@@ -281,15 +294,15 @@ class CRFModel:
     offsets: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64))
     labels: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint16))
     weights: np.ndarray = field(default_factory=lambda: np.empty(0))
-    moves: TransitionArrays | None = None
-    numbers: np.ndarray | None = None  # of the index's features while they are learned
+    transitions: TransitionArrays | None = None
+    new_ids: np.ndarray | None = None  # of the index's features while they are learned
 
     kind = "tag"
     heads = ("tag",)
 
     @property
     def num_labels(self) -> int:
-        return len(self.legal[1])
+        return len(self.allowed[1])
 
     @property
     def num_parameters(self) -> int:
@@ -306,33 +319,33 @@ class CRFModel:
             raise InputError("no word has a tag", hint="give words with their tags")
         templates = self.templates
         if not templates:
-            table, rows = self.written.attribute_rows(tokens)
+            table, rows = self.attributes.attribute_rows(tokens)
             is_character = table[rows, ATTRIBUTES.index("prefix2")] == NO_FEATURE
             templates = CHARACTER_TEMPLATES if is_character.mean() >= MIN_CHARACTER_RATE else WORD_TEMPLATES
-        index, features = FeatureIndex.fit(parse_templates(templates), self.written, tokens, lengths, self.min_count)
+        index, features = FeatureIndex.fit(parse_templates(templates), self.attributes, tokens, lengths, self.min_count)
         if not index.size:
             raise InputError(f"no feature occurs {self.min_count} times", hint="give more examples, or --min-count 1")
         row = np.repeat(np.arange(len(lengths)), lengths)
         target_lengths = np.bincount(row[is_target], minlength=len(lengths)).astype(np.int64)
         features, gold_labels = np.ascontiguousarray(features[is_target]), gold_labels[is_target].astype(np.int64)
-        self.numbers = renumber_by_order(features, index.size)
+        self.new_ids = renumber_by_order(features, index.size)
         features = self._renumber(features)
         pairs = FeatureLabelPairs.from_examples(features, gold_labels, index.size, self.num_labels)
         self.index, self.offsets, self.labels = index, pairs.offsets, pairs.labels
-        return CRFProblem(features, target_lengths, gold_labels, pairs, self.legal, self.l2, threads)
+        return CRFProblem(features, target_lengths, gold_labels, pairs, self.allowed, self.l2, threads)
 
     def set_weights(self, point: np.ndarray) -> None:
         """Take over a point of the optimizer."""
         self.weights = point[: len(self.labels)]
-        self.moves = unpack_transitions(point[len(self.labels) :], self.num_labels)
+        self.transitions = unpack_transitions(point[len(self.labels) :], self.num_labels)
 
     # -- prediction
 
     def logits(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """tag (T, K): emission scores; `moves` has the transitions."""
+        """tag (T, K): emission scores; `transitions` has the transitions."""
         index, _ = self._require_trained()
         tokens, lengths = _rows(inputs)
-        features = self._renumber(index.lookup(self.written, tokens, lengths))
+        features = self._renumber(index.lookup(self.attributes, tokens, lengths))
         scores = np.empty((len(tokens), kernels.padded_labels(self.num_labels)))
         kernels.emission_scores_kernel(features, self.offsets, self.labels, self.weights, 0, len(tokens), scores)
         return {"tag": scores[:, : self.num_labels]}
@@ -343,7 +356,7 @@ class CRFModel:
         """Contribution of each feature to the score of a label, relative to its mean over labels, the largest first."""
         index, _ = self._require_trained()
         tokens, lengths = _rows(inputs)
-        features = index.lookup(self.written, tokens, lengths)[number]
+        features = index.lookup(self.attributes, tokens, lengths)[number]
         features = features[features != NO_FEATURE]
         contributions = []
         for feature, number in zip(features.tolist(), self._renumber(features).tolist(), strict=True):
@@ -353,7 +366,7 @@ class CRFModel:
             label_weights = label_weights[: self.num_labels]
             label = int(np.argmax(label_weights)) if answer is None else answer
             if value := float(label_weights[label] - label_weights.mean()):
-                template, parts = index.feature(feature, self.written)
+                template, parts = index.feature(feature, self.attributes)
                 value_text = "+".join(text or "outside" for _, text in parts)
                 contributions.append(
                     FeatureContribution((), f"{template} = {value_text}", value, tuple(place for place, _ in parts))
@@ -361,22 +374,22 @@ class CRFModel:
         return sorted(contributions, key=lambda share: (-abs(share.value), share.field))
 
     def _renumber(self, features: np.ndarray) -> np.ndarray:
-        numbers = self.numbers
-        return features if numbers is None else np.where(features == NO_FEATURE, NO_FEATURE, numbers[features])
+        new_ids = self.new_ids
+        return features if new_ids is None else np.where(features == NO_FEATURE, NO_FEATURE, new_ids[features])
 
     def _require_trained(self) -> tuple[FeatureIndex, TransitionArrays]:
-        if self.index is None or self.moves is None:
+        if self.index is None or self.transitions is None:
             raise ForebearError("this chain of labels has learned nothing yet", hint="train it, or load what was")
-        return self.index, self.moves
+        return self.index, self.transitions
 
     # -- saved state
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The state, without zero weights and features that have no others."""
-        index, moves = self._require_trained()
-        numbers = np.arange(index.size) if self.numbers is None else self.numbers
-        sizes = np.diff(self.offsets)[numbers]
-        order = np.repeat(self.offsets[numbers] - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+        index, transitions = self._require_trained()
+        new_ids = np.arange(index.size) if self.new_ids is None else self.new_ids
+        sizes = np.diff(self.offsets)[new_ids]
+        order = np.repeat(self.offsets[new_ids] - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
         weights, labels = self.weights[order], self.labels[order]  # in the order of the index
         nonzero = weights != 0
         counts = np.bincount(np.repeat(np.arange(index.size), sizes)[nonzero], minlength=index.size)
@@ -384,12 +397,12 @@ class CRFModel:
         kept_by_template = np.split(has_weights, index.firsts[1:-1])
         keys = (keys[is_kept] for keys, is_kept in zip(index.keys, kept_by_template, strict=True))
         pruned_index = FeatureIndex(index.templates, tuple(keys))
-        transitions, start, end = (scores.astype(np.float32) for scores in moves)
+        transition_scores, start, end = (scores.astype(np.float32) for scores in transitions)
         return pruned_index.arrays() | {
             "offsets": np.concatenate(([0], np.cumsum(counts[has_weights]))).astype(np.int64),
             "labels": labels[nonzero],
             "weights": weights[nonzero].astype(np.float32),
-            "moves": transitions,
+            "moves": transition_scores,
             "start": start,
             "end": end,
         }
@@ -411,7 +424,7 @@ class CRFModel:
         self.index, self.offsets, self.labels = index, offsets.astype(np.int64), labels.astype(np.uint16)
         self.weights = arrays["weights"].astype(np.float64)
         transitions, start, end = (arrays[name].astype(np.float64) for name in ("moves", "start", "end"))
-        self.moves, self.numbers = (transitions, start, end), None
+        self.transitions, self.new_ids = (transitions, start, end), None
 
 
 def _rows(inputs: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -48,7 +48,7 @@ class FeatureTemplate:
     parts: tuple[tuple[int, int], ...]
 
     def __str__(self) -> str:
-        return "+".join(f"{ATTRIBUTES[attribute]}[{place}]" for attribute, place in self.parts)
+        return "+".join(f"{ATTRIBUTES[attribute]}[{offset}]" for attribute, offset in self.parts)
 
 
 def parse_templates(text: str) -> tuple[FeatureTemplate, ...]:
@@ -118,42 +118,42 @@ class WordAttributes:
 
     def __init__(self, tokens: Sequence[str], word: Callable[[int], str]) -> None:
         self.size, self._word = len(tokens), word
-        self._numbers: list[dict[str, int]] = [{"": NO_FEATURE} for _ in ATTRIBUTES]
+        self._value_ids: list[dict[str, int]] = [{"": NO_FEATURE} for _ in ATTRIBUTES]
         rows = np.empty((self.size + 1, len(ATTRIBUTES)), np.int32)
-        for number, token in enumerate(tokens):
-            for at, (value, known) in enumerate(zip(word_attributes(token), self._numbers, strict=True)):
-                rows[number, at] = known.setdefault(value, len(known))
+        for row, token in enumerate(tokens):
+            for column, (value, value_ids) in enumerate(zip(word_attributes(token), self._value_ids, strict=True)):
+                rows[row, column] = value_ids.setdefault(value, len(value_ids))
         rows[self.size] = 0
         self._rows = rows
-        self._unlisted: dict[int, int] = {}  # rows of words outside the vocabulary
+        self._oov_rows: dict[int, int] = {}  # rows of words outside the vocabulary
 
     def num_values(self) -> list[int]:
         """Number of values of each attribute, including "outside the sentence"."""
-        return [len(known) for known in self._numbers]
+        return [len(value_ids) for value_ids in self._value_ids]
 
-    def attribute_rows(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def attribute_rows(self, word_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The table of all rows, and (N,) the row of each word."""
-        row_ids = numbers.astype(np.int64)
-        unlisted = np.flatnonzero(row_ids >= self.size)
-        if len(unlisted):
-            distinct, inverse = np.unique(row_ids[unlisted], return_inverse=True)
-            row_ids[unlisted] = np.array([self._row(number) for number in distinct.tolist()])[inverse]
+        row_ids = word_ids.astype(np.int64)
+        oov_positions = np.flatnonzero(row_ids >= self.size)
+        if len(oov_positions):
+            distinct, inverse = np.unique(row_ids[oov_positions], return_inverse=True)
+            row_ids[oov_positions] = np.array([self._row(word_id) for word_id in distinct.tolist()])[inverse]
         return self._rows, row_ids
 
-    def _row(self, number: int) -> int:
+    def _row(self, word_id: int) -> int:
         with _LOCK:
-            row = self._unlisted.get(number)
+            row = self._oov_rows.get(word_id)
             if row is None:
-                values = zip(word_attributes(self._word(number)), self._numbers, strict=True)
-                new_row = np.array([[known.get(value, NO_FEATURE) for value, known in values]], np.int32)
+                values = zip(word_attributes(self._word(word_id)), self._value_ids, strict=True)
+                new_row = np.array([[value_ids.get(value, NO_FEATURE) for value, value_ids in values]], np.int32)
                 row = len(self._rows)
                 self._rows = np.concatenate((self._rows, new_row))
-                self._unlisted[number] = row  # last, so that an interrupt leaves no number without its row
+                self._oov_rows[word_id] = row  # last, so that an interrupt leaves no number without its row
             return row
 
-    def attribute_text(self, attribute: int, number: int) -> str:
+    def attribute_text(self, attribute: int, value_id: int) -> str:
         """The text of an attribute value; "" outside the sentence."""
-        return next((text for text, value_id in self._numbers[attribute].items() if value_id == number), "")
+        return next((text for text, i in self._value_ids[attribute].items() if i == value_id), "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,54 +176,54 @@ class FeatureIndex:
     def fit(
         cls,
         templates: tuple[FeatureTemplate, ...],
-        written: WordAttributes,
+        attributes: WordAttributes,
         tokens: np.ndarray,
         lengths: np.ndarray,
         min_count: int,
     ) -> tuple[FeatureIndex, np.ndarray]:
         """The features that occur often enough, and (N, T) those of these words."""
         keys, features = [], np.empty((len(tokens), len(templates)), np.int32)
-        first = 0
-        for number, values in enumerate(_values(templates, written, tokens, lengths)):
+        num_features = 0
+        for column, values in enumerate(_values(templates, attributes, tokens, lengths)):
             distinct, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
             is_kept = (counts >= min_count) & (distinct >= 0)
-            numbers = np.where(is_kept, first + np.cumsum(is_kept) - 1, NO_FEATURE)
-            features[:, number] = numbers[inverse]
+            feature_ids = np.where(is_kept, num_features + np.cumsum(is_kept) - 1, NO_FEATURE)
+            features[:, column] = feature_ids[inverse]
             keys.append(distinct[is_kept])
-            first += int(is_kept.sum())
+            num_features += int(is_kept.sum())
         return cls(templates, tuple(keys)), features
 
-    def lookup(self, written: WordAttributes, tokens: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    def lookup(self, attributes: WordAttributes, tokens: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """(N, T) the features of these words; NO_FEATURE where there is none."""
         features = np.full((len(tokens), len(self.templates)), NO_FEATURE, np.int32)
-        first = 0
-        for number, values in enumerate(_values(self.templates, written, tokens, lengths)):
-            keys = self.keys[number]
-            if len(self.templates[number].parts) == 1:
-                features[:, number] = self._table(number, written)[values]
+        first_id = 0
+        for column, values in enumerate(_values(self.templates, attributes, tokens, lengths)):
+            keys = self.keys[column]
+            if len(self.templates[column].parts) == 1:
+                features[:, column] = self._table(column, attributes)[values]
             elif len(keys):
                 positions = np.minimum(np.searchsorted(keys, values), len(keys) - 1)
-                features[:, number] = np.where(keys[positions] == values, first + positions, NO_FEATURE)
-            first += len(keys)
+                features[:, column] = np.where(keys[positions] == values, first_id + positions, NO_FEATURE)
+            first_id += len(keys)
         return features
 
-    def _table(self, number: int, written: WordAttributes) -> np.ndarray:
+    def _table(self, template_id: int, attributes: WordAttributes) -> np.ndarray:
         """Lookup table of a template with one part: value to feature id; the last entry is for NO_FEATURE."""
-        table = self._tables.get(number)
+        table = self._tables.get(template_id)
         if table is None:
-            table = np.full(written.num_values()[self.templates[number].parts[0][0]] + 1, NO_FEATURE, np.int32)
-            table[self.keys[number]] = self.firsts[number] + np.arange(len(self.keys[number]))
-            self._tables[number] = table
+            table = np.full(attributes.num_values()[self.templates[template_id].parts[0][0]] + 1, NO_FEATURE, np.int32)
+            table[self.keys[template_id]] = self.firsts[template_id] + np.arange(len(self.keys[template_id]))
+            self._tables[template_id] = table
         return table
 
-    def feature(self, number: int, written: WordAttributes) -> tuple[str, list[tuple[int, str]]]:
+    def feature(self, feature_id: int, attributes: WordAttributes) -> tuple[str, list[tuple[int, str]]]:
         """The template of a feature, and (offset, value) of each part."""
-        template_id = int(np.searchsorted(self.firsts, number, side="right")) - 1
-        key, parts = int(self.keys[template_id][number - self.firsts[template_id]]), []
-        sizes = written.num_values()
-        for attribute, place in reversed(self.templates[template_id].parts):
+        template_id = int(np.searchsorted(self.firsts, feature_id, side="right")) - 1
+        key, parts = int(self.keys[template_id][feature_id - self.firsts[template_id]]), []
+        sizes = attributes.num_values()
+        for attribute, offset in reversed(self.templates[template_id].parts):
             key, value = divmod(key, sizes[attribute])
-            parts.append((place, written.attribute_text(attribute, value)))
+            parts.append((offset, attributes.attribute_text(attribute, value)))
         return str(self.templates[template_id]), parts[::-1]
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -231,23 +231,25 @@ class FeatureIndex:
         return {"templates": templates, "keys": np.concatenate(self.keys), "firsts": self.firsts.astype(np.int64)}
 
 
-def _values(templates: tuple[FeatureTemplate, ...], written: WordAttributes, tokens: np.ndarray, lengths: np.ndarray):
+def _values(
+    templates: tuple[FeatureTemplate, ...], attributes: WordAttributes, tokens: np.ndarray, lengths: np.ndarray
+):
     """For each template (N,) the value of each word as one number; NO_FEATURE if it has none."""
-    table, rows = written.attribute_rows(tokens)
-    sizes, max_offset = written.num_values(), max(abs(offset) for one in templates for _, offset in one.parts)
-    padded = np.full(len(tokens) + 2 * max_offset * len(lengths), written.size, np.int64)
+    table, rows = attributes.attribute_rows(tokens)
+    sizes, max_offset = attributes.num_values(), max(abs(offset) for one in templates for _, offset in one.parts)
+    padded = np.full(len(tokens) + 2 * max_offset * len(lengths), attributes.size, np.int64)
     positions = np.arange(len(tokens)) + max_offset * (2 * np.repeat(np.arange(len(lengths)), lengths) + 1)
     padded[positions] = rows
     for template in templates:
         if np.prod([float(sizes[attribute]) for attribute, _ in template.parts]) > MAX_VALUES:
             message = f"the template {template} has more values than numbers can tell apart with so many words"
             raise InputError(message, hint="join fewer parts")
-        values, lacking = np.zeros(len(tokens), np.int64), np.zeros(len(tokens), bool)
+        values, is_missing = np.zeros(len(tokens), np.int64), np.zeros(len(tokens), bool)
         for attribute, offset in template.parts:
             value_ids = table[padded[positions + offset], attribute]
-            lacking |= value_ids < 0
+            is_missing |= value_ids < 0
             values = values * sizes[attribute] + value_ids
-        values[lacking] = NO_FEATURE
+        values[is_missing] = NO_FEATURE
         yield values
 
 

@@ -33,7 +33,7 @@ class FeatureMatrix(Protocol):
         """(F,) sum of squares of each column."""
         ...
 
-    def get_row(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+    def get_row(self, row: int) -> tuple[np.ndarray, np.ndarray]:
         """The columns and the values of one row."""
         ...
 
@@ -63,8 +63,8 @@ class SparseMatrix:
     def column_square_sums(self) -> np.ndarray:
         return np.bincount(self.indices, np.square(self.values, dtype=np.float64), self.width)
 
-    def get_row(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        entries = slice(self.indptr[number], self.indptr[number + 1])
+    def get_row(self, row: int) -> tuple[np.ndarray, np.ndarray]:
+        entries = slice(self.indptr[row], self.indptr[row + 1])
         return self.indices[entries], self.values[entries]
 
     def average_groups(self, groups: np.ndarray) -> SparseMatrix:
@@ -95,8 +95,8 @@ class DenseMatrix:
     def column_square_sums(self) -> np.ndarray:
         return np.square(self.values, dtype=np.float64).sum(axis=0)
 
-    def get_row(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        return np.arange(self.values.shape[1]), self.values[number]
+    def get_row(self, row: int) -> tuple[np.ndarray, np.ndarray]:
+        return np.arange(self.values.shape[1]), self.values[row]
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +115,8 @@ class RowRepeat:
 
     def transposed_multiply(self, dense: np.ndarray) -> np.ndarray:
         base_sums = np.zeros((self.base.shape[0], dense.shape[1]))
-        for number, column in enumerate(dense.T):
-            base_sums[:, number] = np.bincount(self.row_ids, column, len(base_sums))
+        for index, column in enumerate(dense.T):
+            base_sums[:, index] = np.bincount(self.row_ids, column, len(base_sums))
         return self.base.transposed_multiply(base_sums)
 
     def column_square_sums(self) -> np.ndarray:
@@ -124,8 +124,8 @@ class RowRepeat:
         squares = np.repeat(counts, np.diff(self.base.indptr)) * np.square(self.base.values, dtype=np.float64)
         return np.bincount(self.base.indices, squares, self.base.width)
 
-    def get_row(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        return self.base.get_row(int(self.row_ids[number]))
+    def get_row(self, row: int) -> tuple[np.ndarray, np.ndarray]:
+        return self.base.get_row(int(self.row_ids[row]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,10 +148,10 @@ class ColumnStack:
     def column_square_sums(self) -> np.ndarray:
         return np.concatenate([part.column_square_sums() for part in self.parts])
 
-    def get_row(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+    def get_row(self, row: int) -> tuple[np.ndarray, np.ndarray]:
         columns, values, first_column = [], [], 0
         for part in self.parts:
-            part_columns, row_values = part.get_row(number)
+            part_columns, row_values = part.get_row(row)
             columns.append(part_columns + first_column)
             values.append(row_values)
             first_column += part.shape[1]

@@ -25,13 +25,13 @@ WORK_PER_THREAD = 1 << 16  # minimum products per thread
 class HMMParameters:
     """Transition and emission probabilities.
 
-    moves      (S, S) P(next state given this one); the last is the border state, in which every text begins and ends
-               and which emits `end` only
-    emissions  (V, S) P(token given state)
-    end        id that begins and ends every text
+    transitions  (S, S) P(next state given this one); the last is the border state, in which every text begins and ends
+                 and which emits `end` only
+    emissions    (V, S) P(token given state)
+    end          id that begins and ends every text
     """
 
-    moves: np.ndarray
+    transitions: np.ndarray
     emissions: np.ndarray
     end: int
 
@@ -41,13 +41,13 @@ class HMMParameters:
 
     @property
     def border(self) -> int:
-        return len(self.moves) - 1
+        return len(self.transitions) - 1
 
     @cached_property
     def stationary(self) -> np.ndarray:
         """(S,) stationary distribution: the state probabilities in the middle of an unknown text."""
-        num_states = len(self.moves)
-        balance = np.vstack((self.moves.T - np.eye(num_states), np.ones(num_states)))
+        num_states = len(self.transitions)
+        balance = np.vstack((self.transitions.T - np.eye(num_states), np.ones(num_states)))
         solution = np.linalg.lstsq(balance, np.append(np.zeros(num_states), 1.0), rcond=None)[0].clip(0)
         return solution / solution.sum()
 
@@ -70,7 +70,7 @@ class HMMParameters:
         log_probs = np.empty((len(states), self.vocab_size))
         with np.errstate(divide="ignore"):
             for row, state in zip(log_probs, states, strict=True):  # one by one: bit-equal for any batch
-                np.log(self.emissions @ (state @ self.moves), out=row)
+                np.log(self.emissions @ (state @ self.transitions), out=row)
         return log_probs
 
     def start_decoding(self, rows: Sequence[np.ndarray], max_new_tokens: int) -> HMMDecodingState:
@@ -88,16 +88,16 @@ class HMMParameters:
         self, kernel: Callable[..., np.ndarray], rows: Sequence[np.ndarray], *, use_logs: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         """What a kernel computes from slices of the rows, and the number of tokens that it gets of each row."""
-        tokens, lengths, *tables = *self._flatten_rows(rows), self.moves, self.emissions
+        tokens, lengths, *tables = *self._flatten_rows(rows), self.transitions, self.emissions
         if use_logs:
             with np.errstate(divide="ignore"):
                 tables = [np.log(table) for table in tables]
-        first, moves, emissions = tables
+        initial, transitions, emissions = tables
 
         def run_slice(rows: slice, span: slice, ends: np.ndarray) -> np.ndarray:
-            return kernel(tokens[span], ends, np.ascontiguousarray(first[rows]), moves, emissions)
+            return kernel(tokens[span], ends, np.ascontiguousarray(initial[rows]), transitions, emissions)
 
-        results = map_slices(run_slice, lengths, len(self.moves))
+        results = map_slices(run_slice, lengths, len(self.transitions))
         return results[0] if len(results) == 1 else np.concatenate(results), lengths
 
     def _by_row(
@@ -112,30 +112,32 @@ class HMMParameters:
         lengths = np.array([max(0, len(row) - 1) for row in rows], np.int64)
         tokens = np.concatenate([np.zeros(0, np.int64), *(np.asarray(row)[1:] for row in rows)]).astype(np.int64)
         first_tokens = np.array([row[0] if len(row) else -1 for row in rows], np.int64)
-        for ids, lowest in ((tokens, 0), (first_tokens, -1)):
-            if len(ids) and not lowest <= ids.min() <= ids.max() < self.vocab_size:
+        for ids, min_id in ((tokens, 0), (first_tokens, -1)):
+            if len(ids) and not min_id <= ids.min() <= ids.max() < self.vocab_size:
                 raise InputError(f"a row holds ids outside 0 to {self.vocab_size - 1}")
         first_emissions = np.where((first_tokens >= 0)[:, None], self.emissions[np.maximum(first_tokens, 0)], 1.0)
-        first = self.stationary * first_emissions
-        total = first.sum(axis=1, keepdims=True)
-        first = np.where(total > 0, first / np.where(total > 0, total, 1.0), self.stationary)
-        first[first_tokens == self.end] = np.arange(len(self.moves)) == self.border
-        return tokens, lengths, first
+        initial = self.stationary * first_emissions
+        total = initial.sum(axis=1, keepdims=True)
+        initial = np.where(total > 0, initial / np.where(total > 0, total, 1.0), self.stationary)
+        initial[first_tokens == self.end] = np.arange(len(self.transitions)) == self.border
+        return tokens, lengths, initial
 
     # -- sampling
 
     def sample(self, count: int, seed: int, max_length: int = 1 << 20) -> list[tuple[np.ndarray, np.ndarray]]:
         """Sample texts with their states; longer ones are truncated."""
-        rng, state, alive = np.random.default_rng(seed), np.full(count, self.border), np.arange(count)
-        moves, emissions = (_cumulative(table) for table in (self.moves, self.emissions.T))
+        rng, state, active_rows = np.random.default_rng(seed), np.full(count, self.border), np.arange(count)
+        cumulative_transitions, cumulative_emissions = (
+            _cumulative(table) for table in (self.transitions, self.emissions.T)
+        )
         steps = [np.zeros((3, 0), np.int64)]  # row, token and state of each emission
         for _ in range(max_length):
-            state = _sample_columns(moves, state, rng)
+            state = _sample_columns(cumulative_transitions, state, rng)
             is_inside = state != self.border
-            alive, state = alive[is_inside], state[is_inside]
-            if not len(alive):
+            active_rows, state = active_rows[is_inside], state[is_inside]
+            if not len(active_rows):
                 break
-            steps.append(np.stack((alive, _sample_columns(emissions, state, rng), state)))
+            steps.append(np.stack((active_rows, _sample_columns(cumulative_emissions, state, rng), state)))
         row_ids, tokens, states = np.concatenate(steps, axis=1)
         order = np.argsort(row_ids, kind="stable")
         bounds = np.searchsorted(row_ids[order], np.arange(1, count))
@@ -145,8 +147,8 @@ class HMMParameters:
 class HMMDecodingState:
     """State probabilities of the rows being continued."""
 
-    def __init__(self, states: HMMParameters, known: np.ndarray) -> None:
-        self.parameters, self.state_probs = states, known
+    def __init__(self, parameters: HMMParameters, state_probs: np.ndarray) -> None:
+        self.parameters, self.state_probs = parameters, state_probs
 
     def next_logits(self) -> np.ndarray:
         return self.parameters.log_probs_after(self.state_probs).astype(np.float32)
@@ -154,7 +156,7 @@ class HMMDecodingState:
     def append(self, ids: np.ndarray) -> None:
         ends, tables = np.arange(1, len(ids) + 1), self.parameters
         _, self.state_probs = kernels.forward_filter(
-            np.asarray(ids, np.int64), ends, self.state_probs, tables.moves, tables.emissions
+            np.asarray(ids, np.int64), ends, self.state_probs, tables.transitions, tables.emissions
         )
 
     def select(self, rows: np.ndarray) -> None:
@@ -169,22 +171,22 @@ def map_slices(function: Callable[[slice, slice, np.ndarray], Any], lengths: np.
     """
     ends = np.cumsum(lengths)
     num_tokens = int(ends[-1]) if len(ends) else 0
-    parts = max(1, min(cpu_count(), len(lengths), num_tokens * num_states // WORK_PER_THREAD))
-    bounds = np.searchsorted(ends, np.arange(1, parts) * (num_tokens / parts)) + 1
+    num_slices = max(1, min(cpu_count(), len(lengths), num_tokens * num_states // WORK_PER_THREAD))
+    bounds = np.searchsorted(ends, np.arange(1, num_slices) * (num_tokens / num_slices)) + 1
     slices = []
     for first, last in pairwise((0, *bounds.tolist(), len(lengths))):
         begin, end = (int(ends[row - 1]) if row else 0 for row in (first, last))
         slices.append((slice(first, last), slice(begin, end), ends[first:last] - begin))
-    if parts == 1:
+    if num_slices == 1:
         return [function(*slices[0])]
-    with ThreadPoolExecutor(parts) as threads:
+    with ThreadPoolExecutor(num_slices) as threads:
         return list(threads.map(function, *zip(*slices, strict=True)))
 
 
-def _cumulative(shares: np.ndarray) -> np.ndarray:
+def _cumulative(probs: np.ndarray) -> np.ndarray:
     """Cumulative sums of each row n, scaled to the range from n to n + 1, so that the flat array rises."""
-    sums = np.cumsum(shares, axis=1)
-    return (sums / sums[:, -1:] + np.arange(len(shares))[:, None]).ravel()
+    sums = np.cumsum(probs, axis=1)
+    return (sums / sums[:, -1:] + np.arange(len(probs))[:, None]).ravel()
 
 
 def _sample_columns(cumulative_sums: np.ndarray, row_ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -234,8 +236,8 @@ class HMMModel:
         if not self.predictable[end]:
             raise InputError(f"the end of a text (id {end}) is among the tokens that are never predicted")
         self.counts = np.zeros(vocabulary, np.int64)  # of the text; ends are counted too
-        self._moves, self._words = self._uniform_tables()
-        self._expected_moves, self._expected_words = self._zero_expectations()
+        self._transitions, self._emissions = self._uniform_tables()
+        self._expected_transitions, self._expected_emissions = self._zero_expectations()
         self.iterations = 0
         self._parameters: HMMParameters | None = None
         self.notes: list[str] = []
@@ -257,12 +259,15 @@ class HMMModel:
     def initialize(self, seed: int) -> None:
         """Random initialization around the unigram distribution."""
         rng = np.random.default_rng([seed, self.states])
-        moves, _ = self._uniform_tables()
-        moves[:-1] *= rng.exponential(1.0, (self.states, self.states + 1))
-        words = self._shared_distribution()[:, None] * rng.exponential(1.0, (self.vocab_size, self.states))
-        words[self.counts == 0] = 0.0
-        self._moves, self._words = _normalize(moves, 1), _normalize(words, 0, self._uniform_tables()[1])
-        self._expected_moves, self._expected_words = self._zero_expectations()
+        transitions, _ = self._uniform_tables()
+        transitions[:-1] *= rng.exponential(1.0, (self.states, self.states + 1))
+        emissions = self._shared_distribution()[:, None] * rng.exponential(1.0, (self.vocab_size, self.states))
+        emissions[self.counts == 0] = 0.0
+        self._transitions, self._emissions = (
+            _normalize(transitions, 1),
+            _normalize(emissions, 0, self._uniform_tables()[1]),
+        )
+        self._expected_transitions, self._expected_emissions = self._zero_expectations()
         self.iterations, self._parameters = 0, None
 
     def accumulate(self, tokens: np.ndarray, lengths: np.ndarray, targets: np.ndarray) -> float:
@@ -274,42 +279,53 @@ class HMMModel:
         tables = self.finalize()
 
         def expect_slice(rows: slice, span: slice, ends: np.ndarray) -> tuple[np.ndarray, ...]:
-            expectations = self._zero_expectations() if rows.start else (self._expected_moves, self._expected_words)
-            losses = kernels.baum_welch(targets[span], ends, tables.moves, tables.emissions, *expectations)
+            expectations = (
+                self._zero_expectations() if rows.start else (self._expected_transitions, self._expected_emissions)
+            )
+            losses = kernels.baum_welch(targets[span], ends, tables.transitions, tables.emissions, *expectations)
             return losses, *expectations
 
         results = map_slices(expect_slice, lengths, self.states)
-        for _, moves, words in results[1:]:  # integers: their sum does not depend on the order
-            self._expected_moves += moves
-            self._expected_words += words
+        for _, transitions, emissions in results[1:]:  # integers: their sum does not depend on the order
+            self._expected_transitions += transitions
+            self._expected_emissions += emissions
         return float(np.concatenate([losses for losses, *_ in results]).sum())
 
     def update(self) -> None:
         """M step: new parameters from the expected counts, which are cleared."""
         tables = self.finalize()
         if self.smoothing:  # only the share of each count that belongs to a state's own table
-            moves = self._expected_moves * _ratio(self._own_moves(), tables.moves)
-            words = self._expected_words[:, :-1] * _ratio(self._own_words(), tables.emissions[:, :-1])
+            transitions = self._expected_transitions * _ratio(self._weighted_transitions(), tables.transitions)
+            emissions = self._expected_emissions[:, :-1] * _ratio(self._weighted_emissions(), tables.emissions[:, :-1])
         else:
-            moves, words = self._expected_moves.astype(np.float64), self._expected_words[:, :-1].astype(np.float64)
-        self._moves, self._words = _normalize(moves, 1, self._moves), _normalize(words, 0, self._words)
-        self._expected_moves, self._expected_words = self._zero_expectations()
+            transitions, emissions = (
+                self._expected_transitions.astype(np.float64),
+                self._expected_emissions[:, :-1].astype(np.float64),
+            )
+        self._transitions, self._emissions = (
+            _normalize(transitions, 1, self._transitions),
+            _normalize(emissions, 0, self._emissions),
+        )
+        self._expected_transitions, self._expected_emissions = self._zero_expectations()
         self.iterations, self._parameters = self.iterations + 1, None
 
     @property
     def has_expectations(self) -> bool:
-        return bool(self._expected_moves.any())
+        return bool(self._expected_transitions.any())
 
     def _check(self, tokens: np.ndarray, lengths: np.ndarray, targets: np.ndarray) -> None:
-        lasts = np.cumsum(lengths) - 1
-        ends = np.zeros(len(targets), bool)
-        ends[lasts] = True
-        if not np.array_equal(targets == self.end, ends) or not (tokens[lasts + 1 - lengths] == self.end).all():
+        last_positions = np.cumsum(lengths) - 1
+        is_end = np.zeros(len(targets), bool)
+        is_end[last_positions] = True
+        if (
+            not np.array_equal(targets == self.end, is_end)
+            or not (tokens[last_positions + 1 - lengths] == self.end).all()
+        ):
             raise ForebearError(f"states are learned from whole rows, all asked for, between two ids {self.end}")
-        allowed = (targets >= 0) & (targets < self.vocab_size)
-        allowed[allowed] = self.predictable[targets[allowed]]
-        if not allowed.all():
-            message = f"the text holds the id {targets[~allowed][0]}, which this model never predicts"
+        is_allowed = (targets >= 0) & (targets < self.vocab_size)
+        is_allowed[is_allowed] = self.predictable[targets[is_allowed]]
+        if not is_allowed.all():
+            message = f"the text holds the id {targets[~is_allowed][0]}, which this model never predicts"
             raise InputError(message, hint="prepare the text with the tokenizer of this run")
 
     # -- tables
@@ -318,42 +334,42 @@ class HMMModel:
         """The smoothed probabilities, computed on first use and kept until the next update."""
         if self._parameters is None:
             emissions = np.zeros((self.vocab_size, self.states + 1))
-            emissions[:, :-1] = self._own_words()
-            moves = self._own_moves()
+            emissions[:, :-1] = self._weighted_emissions()
+            transitions = self._weighted_transitions()
             if self.smoothing:
                 emissions[:, :-1] += self.smoothing * self._shared_distribution()[:, None]
-                moves = moves + self.smoothing * TRANSITION_SMOOTHING * self._uniform_tables()[0]
+                transitions = transitions + self.smoothing * TRANSITION_SMOOTHING * self._uniform_tables()[0]
             emissions[self.end, -1] = 1.0
-            self._parameters = HMMParameters(moves, emissions, self.end)
+            self._parameters = HMMParameters(transitions, emissions, self.end)
         return self._parameters
 
-    def _own_moves(self) -> np.ndarray:
-        return (1 - self.smoothing * TRANSITION_SMOOTHING) * self._moves
+    def _weighted_transitions(self) -> np.ndarray:
+        return (1 - self.smoothing * TRANSITION_SMOOTHING) * self._transitions
 
-    def _own_words(self) -> np.ndarray:
-        return (1 - self.smoothing) * self._words
+    def _weighted_emissions(self) -> np.ndarray:
+        return (1 - self.smoothing) * self._emissions
 
     def _uniform_tables(self) -> tuple[np.ndarray, np.ndarray]:
         """Uniform transitions with the observed end probability; unigram emissions."""
-        ends, all_tokens = int(self.counts[self.end]), int(self.counts.sum())
-        end_prob = (ends + 1) / (all_tokens + 2) if np.count_nonzero(self.predictable) > 1 else 1.0
-        moves = np.full((self.states + 1, self.states + 1), (1 - end_prob) / self.states)
-        moves[:, -1] = end_prob
-        return moves, np.tile(self._shared_distribution()[:, None], self.states)
+        num_ends, num_tokens = int(self.counts[self.end]), int(self.counts.sum())
+        end_prob = (num_ends + 1) / (num_tokens + 2) if np.count_nonzero(self.predictable) > 1 else 1.0
+        transitions = np.full((self.states + 1, self.states + 1), (1 - end_prob) / self.states)
+        transitions[:, -1] = end_prob
+        return transitions, np.tile(self._shared_distribution()[:, None], self.states)
 
     def _shared_distribution(self) -> np.ndarray:
         """(V,) unigram distribution shared by all states, with Good–Turing mass for unseen words."""
         counts = self.counts.copy()
         counts[self.end] = 0
-        unseen = self.predictable & (counts == 0)
-        unseen[self.end] = False
-        total, once = int(counts.sum()), max(1, np.count_nonzero(counts == 1))
+        is_unseen = self.predictable & (counts == 0)
+        is_unseen[self.end] = False
+        total, num_singletons = int(counts.sum()), max(1, np.count_nonzero(counts == 1))
         if not total:
-            return _normalize(unseen.astype(np.float64), 0) if unseen.any() else np.zeros(self.vocab_size)
+            return _normalize(is_unseen.astype(np.float64), 0) if is_unseen.any() else np.zeros(self.vocab_size)
         unseen_mass = 0.0
-        if self.smoothing and unseen.any():
-            unseen_mass = min(MAX_UNSEEN_MASS, once / (total + once) / self.smoothing)
-        return (1 - unseen_mass) * counts / total + unseen_mass * unseen / max(1, np.count_nonzero(unseen))
+        if self.smoothing and is_unseen.any():
+            unseen_mass = min(MAX_UNSEEN_MASS, num_singletons / (total + num_singletons) / self.smoothing)
+        return (1 - unseen_mass) * counts / total + unseen_mass * is_unseen / max(1, np.count_nonzero(is_unseen))
 
     def _zero_expectations(self) -> tuple[np.ndarray, np.ndarray]:
         size = self.states + 1
@@ -377,28 +393,28 @@ class HMMModel:
     def arrays(self) -> dict[str, np.ndarray]:
         """The state without the expected counts of an unfinished epoch."""
         iterations = np.array([self.iterations], np.int64)
-        return {"moves": self._moves, "words": self._words, "counts": self.counts, "iterations": iterations}
+        return {"moves": self._transitions, "words": self._emissions, "counts": self.counts, "iterations": iterations}
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
         require_state(f"hidden Markov model of {self.states} states", arrays, self.arrays())
-        self._moves, self._words, self.counts = arrays["moves"], arrays["words"], arrays["counts"]
-        self._expected_moves, self._expected_words = self._zero_expectations()
+        self._transitions, self._emissions, self.counts = arrays["moves"], arrays["words"], arrays["counts"]
+        self._expected_transitions, self._expected_emissions = self._zero_expectations()
         self.iterations, self._parameters = int(arrays["iterations"][0]), None
 
     def training_state(self) -> dict[str, np.ndarray]:
         """Expected counts of the unfinished epoch."""
-        return {"told_moves": self._expected_moves, "told_words": self._expected_words}
+        return {"told_moves": self._expected_transitions, "told_words": self._expected_emissions}
 
     def load_training_state(self, arrays: Mapping[str, np.ndarray]) -> None:
         require_state(f"hidden Markov model of {self.states} states", arrays, self.training_state())
-        self._expected_moves, self._expected_words = arrays["told_moves"].copy(), arrays["told_words"].copy()
+        self._expected_transitions, self._expected_emissions = arrays["told_moves"].copy(), arrays["told_words"].copy()
 
     # -- metadata
 
     @property
     def num_parameters(self) -> int:
         """Number of probabilities in the tables."""
-        return self._moves.size + self._words.size
+        return self._transitions.size + self._emissions.size
 
     def describe(self) -> dict[str, Any]:
         """Metadata as JSON values."""

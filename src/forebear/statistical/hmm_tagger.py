@@ -43,10 +43,10 @@ class SuffixTagModel:
             rare_ids = np.flatnonzero(frequencies)
         tag_counts = np.minimum(counts[rare_ids], 1.0)  # each word counts once, as an unknown word occurs
         self.tags = counts.shape[1]
-        self.usual = (tag_counts.sum(axis=0) + 0.5) / (tag_counts.sum() + 0.5 * self.tags)
-        rare_words = [words[number] for number in rare_ids.tolist()]
-        self._suffixes = _AffixTree(rare_words, tag_counts, self.usual, is_suffix=True)
-        self._prefixes = _AffixTree(rare_words, tag_counts, self.usual, is_suffix=False)
+        self.prior = (tag_counts.sum(axis=0) + 0.5) / (tag_counts.sum() + 0.5 * self.tags)
+        rare_words = [words[word_id] for word_id in rare_ids.tolist()]
+        self._suffixes = _AffixTree(rare_words, tag_counts, self.prior, is_suffix=True)
+        self._prefixes = _AffixTree(rare_words, tag_counts, self.prior, is_suffix=False)
 
     def tag_probs(self, words: Sequence[str]) -> np.ndarray:
         """(n, K) P(tag given the word)."""
@@ -66,15 +66,15 @@ class _AffixTree:
         frequencies = Counter(chain.from_iterable(keys))
         frequent = [key for key, count in frequencies.items() if count >= MIN_AFFIX_WORDS and key[1]]
         frequent.sort(key=lambda key: (len(key[1]), key))
-        self._numbers = {(shape, ""): shape for shape in range(SHAPE_COUNT)}
-        self._numbers |= {key: number for number, key in enumerate(frequent, start=SHAPE_COUNT)}
-        self._probs = np.zeros((len(self._numbers), counts.shape[1]))
+        self._node_ids = {(shape, ""): shape for shape in range(SHAPE_COUNT)}
+        self._node_ids |= {key: node_id for node_id, key in enumerate(frequent, start=SHAPE_COUNT)}
+        self._probs = np.zeros((len(self._node_ids), counts.shape[1]))
         for word_counts, word_keys in zip(counts, keys, strict=True):
             for key in word_keys:
-                if (number := self._numbers.get(key)) is not None:
+                if (number := self._node_ids.get(key)) is not None:
                     self._probs[number] += word_counts
         parent_keys = [(shape, affix[1:] if is_suffix else affix[:-1]) for shape, affix in frequent]
-        parents = np.array([self._numbers.get(key, key[0]) for key in parent_keys], np.int64)
+        parents = np.array([self._node_ids.get(key, key[0]) for key in parent_keys], np.int64)
         sizes = np.array([len(affix) for _, affix in frequent], np.int64)
         self._interpolate(np.arange(SHAPE_COUNT), prior)
         for size in range(1, sizes.max(initial=0) + 1):
@@ -91,8 +91,8 @@ class _AffixTree:
         shapes = _shapes(words)
         node_ids = []
         for shape, word in zip(shapes, words, strict=True):
-            numbers = map(self._numbers.get, self._keys(shape, word))
-            *_, node = takewhile(lambda number: number is not None, numbers)
+            path = map(self._node_ids.get, self._keys(shape, word))
+            *_, node = takewhile(lambda node_id: node_id is not None, path)
             node_ids.append(node)
         return self._probs[np.array(node_ids, np.int64)], self._probs[np.array(shapes, np.int64)]
 
@@ -126,9 +126,9 @@ class HMMTagger:
     words    vocabulary by id
     end      id that begins and ends every text
     unknown  id of all words outside the vocabulary
-    legal    which of K tags may follow each other (K, K), begin (K,) and end (K,)
+    allowed  which of K tags may follow each other (K, K), begin (K,) and end (K,)
     never    ids that are never predicted, including `end`
-    spelled  maps ids beyond the vocabulary to words; None: there are none
+    words_of_ids  maps ids beyond the vocabulary to words; None: there are none
     """
 
     heads = ("tag", "next")
@@ -141,11 +141,11 @@ class HMMTagger:
         words: Sequence[str],
         end: int,
         unknown: int,
-        legal: tuple[np.ndarray, np.ndarray, np.ndarray],
+        allowed: tuple[np.ndarray, np.ndarray, np.ndarray],
         never: frozenset[int] = frozenset(),
-        spelled: Callable[[np.ndarray], list[str]] | None = None,
+        words_of_ids: Callable[[np.ndarray], list[str]] | None = None,
     ) -> None:
-        self.words, self.end, self.unknown, self.legal, self.spelled = words, end, unknown, legal, spelled
+        self.words, self.end, self.unknown, self.allowed, self.words_of_ids = words, end, unknown, allowed, words_of_ids
         self.never = np.array(sorted({*never, end} - {unknown}), np.int64)
         self._word_counts = np.zeros((len(words), self.tags), np.int64)
         self._transition_counts = np.zeros((self.tags + 1, self.tags + 1), np.int64)
@@ -153,7 +153,7 @@ class HMMTagger:
 
     @property
     def tags(self) -> int:
-        return len(self.legal[0])
+        return len(self.allowed[0])
 
     @property
     def vocab_size(self) -> int:
@@ -187,8 +187,8 @@ class HMMTagger:
         np.add.at(self._transition_counts, (previous, tags), 1)
         self._transition_counts[:, border] += np.bincount(tags[np.roll(is_start, -1)], minlength=self.tags + 1)
         self._probabilities = None
-        tables, moves = self.finalize().states.emissions, self.finalize().states.moves
-        probs = moves[previous, tags], tables[token_ids[has_tag], tags]  # 0 where the tags break their own scheme
+        tables, transitions = self.finalize().states.emissions, self.finalize().states.transitions
+        probs = transitions[previous, tags], tables[token_ids[has_tag], tags]  # 0 where the tags break their own scheme
         loss = -sum(np.log(np.maximum(values, MIN_PROB)) for values in probs)
         return FitReport(1, float(np.mean(loss)), "found")
 
@@ -205,17 +205,17 @@ class HMMTagger:
         """(T, K) log P(word given tag), up to a constant per word."""
         tokens = np.asarray(inputs["tokens"], np.int64)
         scores = self.finalize().log_emissions[np.where(tokens < self.vocab_size, tokens, self.unknown)]
-        if self.spelled is not None and len(unknown_ids := np.unique(tokens[tokens >= self.vocab_size])):
-            unknown_scores = self.finalize().unknown_log_emissions(self.spelled(unknown_ids))
+        if self.words_of_ids is not None and len(unknown_ids := np.unique(tokens[tokens >= self.vocab_size])):
+            unknown_scores = self.finalize().unknown_log_emissions(self.words_of_ids(unknown_ids))
             unknown_positions = np.flatnonzero(tokens >= self.vocab_size)
             scores[unknown_positions] = unknown_scores[np.searchsorted(unknown_ids, tokens[unknown_positions])]
         return {"tag": scores.astype(np.float32)}
 
     @property
-    def moves(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def transitions(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(K, K), (K,), (K,) log P of transitions, starts and ends."""
         with np.errstate(divide="ignore"):
-            logs = np.log(self.finalize().states.moves)
+            logs = np.log(self.finalize().states.transitions)
         return logs[:-1, :-1], logs[-1, :-1], logs[:-1, -1]
 
     # -- words
@@ -246,13 +246,15 @@ class HMMTagger:
 
     def load(self, arrays: Arrays) -> None:
         require_names(f"a hidden Markov model of {self.tags} tags", arrays, ("words", "tags", "counts", "moves"))
-        words, tags, counts, moves = (arrays[name] for name in ("words", "tags", "counts", "moves"))
-        is_consistent = moves.shape == self._transition_counts.shape and len(words) == len(tags) == len(counts)
+        words, tags, counts, transition_counts = (arrays[name] for name in ("words", "tags", "counts", "moves"))
+        is_consistent = transition_counts.shape == self._transition_counts.shape and len(words) == len(tags) == len(
+            counts
+        )
         if not is_consistent or words.max(initial=0) >= self.vocab_size or tags.max(initial=0) >= self.tags:
             raise ForebearError(f"these counts are not of {self.vocab_size} words and {self.tags} tags")
         self._word_counts = np.zeros((self.vocab_size, self.tags), np.int64)
         self._word_counts[words, tags] = counts
-        self._transition_counts, self._probabilities = moves.astype(np.int64), None
+        self._transition_counts, self._probabilities = transition_counts.astype(np.int64), None
 
     # -- metadata
 
@@ -273,25 +275,25 @@ class _TaggerProbabilities:
     def __init__(self, tagger: HMMTagger) -> None:
         counts = tagger._word_counts
         frequencies = counts.sum(axis=1)
-        self._spelling = SuffixTagModel(tagger.words, counts)
+        self._suffix_model = SuffixTagModel(tagger.words, counts)
         # P(word): relative frequencies, and the Good–Turing mass of unseen words shared evenly by them
-        total, once = int(frequencies.sum()), max(1, np.count_nonzero(frequencies == 1))
-        word_probs = frequencies / (total + once)
-        unseen = frequencies == 0
-        unseen[tagger.never] = False
-        unseen[tagger.unknown] = True
-        word_probs = word_probs + (once / (total + once)) * unseen / np.count_nonzero(unseen)
-        spelling_probs = self._spelling.tag_probs(tagger.words)
-        spelling_probs[tagger.unknown] = self._spelling.usual
+        total, num_singletons = int(frequencies.sum()), max(1, np.count_nonzero(frequencies == 1))
+        word_probs = frequencies / (total + num_singletons)
+        is_unseen = frequencies == 0
+        is_unseen[tagger.never] = False
+        is_unseen[tagger.unknown] = True
+        word_probs = word_probs + (num_singletons / (total + num_singletons)) * is_unseen / np.count_nonzero(is_unseen)
+        spelling_probs = self._suffix_model.tag_probs(tagger.words)
+        spelling_probs[tagger.unknown] = self._suffix_model.prior
         tag_given_word = (counts + SPELLING_WEIGHT * spelling_probs) / (frequencies[:, None] + SPELLING_WEIGHT)
         tag_given_word[tagger.never] = 0.0
         joint = word_probs[:, None] * tag_given_word
-        self._of_tags = joint.sum(axis=0)
+        self._tag_probs = joint.sum(axis=0)
         emissions = np.zeros((tagger.vocab_size, tagger.tags + 1))
-        emissions[:, :-1] = joint / self._of_tags
+        emissions[:, :-1] = joint / self._tag_probs
         emissions[tagger.end, -1] = 1.0
         self.states = HMMParameters(_transition_probs(tagger), emissions, tagger.end)
-        self._of_unknown = float(word_probs[tagger.unknown])
+        self._unknown_prob = float(word_probs[tagger.unknown])
 
     @cached_property
     def log_emissions(self) -> np.ndarray:
@@ -300,13 +302,13 @@ class _TaggerProbabilities:
 
     def unknown_log_emissions(self, words: Sequence[str]) -> np.ndarray:
         """(n, K) the same for words outside the vocabulary, each as probable as all of them together."""
-        return np.log(np.maximum(self._of_unknown * self._spelling.tag_probs(words) / self._of_tags, MIN_PROB))
+        return np.log(np.maximum(self._unknown_prob * self._suffix_model.tag_probs(words) / self._tag_probs, MIN_PROB))
 
 
 def _transition_probs(tagger: HMMTagger) -> np.ndarray:
     """(S, S) P of the next tag, interpolated with the unigram distribution (deleted interpolation)."""
     counts = tagger._transition_counts.astype(np.float64)
-    allowed_transitions, allowed_starts, allowed_ends = tagger.legal
+    allowed_transitions, allowed_starts, allowed_ends = tagger.allowed
     allowed = np.ones(counts.shape, bool)
     allowed[:-1, :-1], allowed[-1, :-1], allowed[:-1, -1] = allowed_transitions, allowed_starts, allowed_ends
     tag_counts, total = counts.sum(axis=0), counts.sum()
@@ -316,7 +318,7 @@ def _transition_probs(tagger: HMMTagger) -> np.ndarray:
         unigram_probs = (tag_counts - 1) / max(1.0, total - 1)
     prefers_bigram = bigram_probs > unigram_probs
     unigram_weight = counts[~prefers_bigram].sum() / max(1.0, total)
-    bigram_shares, unigram_shares = counts / np.maximum(previous_counts, 1.0), tag_counts / max(1.0, total)
-    probs = (1 - unigram_weight) * bigram_shares + unigram_weight * unigram_shares
-    probs = (np.where(previous_counts > 0, probs, unigram_shares) + MIN_TRANSITION) * allowed
+    bigram_fractions, unigram_fractions = counts / np.maximum(previous_counts, 1.0), tag_counts / max(1.0, total)
+    probs = (1 - unigram_weight) * bigram_fractions + unigram_weight * unigram_fractions
+    probs = (np.where(previous_counts > 0, probs, unigram_fractions) + MIN_TRANSITION) * allowed
     return probs / probs.sum(axis=1, keepdims=True)

@@ -40,32 +40,32 @@ class LBFGSResult:
 def minimize(
     function: Function,
     start: np.ndarray,
-    is_flat: Callable[[np.ndarray, np.ndarray], bool],
+    has_converged: Callable[[np.ndarray, np.ndarray], bool],
     *,
     min_decrease: float = 0.0,
     max_iterations: int = 10_000,
     seconds: float | None = None,
     progress: LBFGSProgressFn | None = None,
 ) -> LBFGSResult:
-    """Minimize `function` (value and gradient) from `start` until `is_flat(point, gradient)`.
+    """Minimize `function` (value and gradient) from `start` until `has_converged(point, gradient)`.
 
     The search also stops when LOOKBACK steps decrease the value by less than the fraction `min_decrease` of it. It is
     deterministic, unless `seconds` ends it.
     """
     deadline = None if seconds is None else monotonic() + seconds
-    search = LBFGSOptimizer(function, start)
+    optimizer = LBFGSOptimizer(function, start)
     for iteration in range(max_iterations):
-        if is_flat(search.point, search.gradient):
-            return LBFGSResult(search.point, search.value, iteration, "found")
-        if min_decrease and search.recent_decrease() < min_decrease * abs(search.value):
-            return LBFGSResult(search.point, search.value, iteration, "still")
+        if has_converged(optimizer.point, optimizer.gradient):
+            return LBFGSResult(optimizer.point, optimizer.value, iteration, "found")
+        if min_decrease and optimizer.recent_decrease() < min_decrease * abs(optimizer.value):
+            return LBFGSResult(optimizer.point, optimizer.value, iteration, "still")
         if deadline is not None and monotonic() >= deadline:
-            return LBFGSResult(search.point, search.value, iteration, "time")
-        if not search.step():
-            return LBFGSResult(search.point, search.value, iteration, "exact")
+            return LBFGSResult(optimizer.point, optimizer.value, iteration, "time")
+        if not optimizer.step():
+            return LBFGSResult(optimizer.point, optimizer.value, iteration, "exact")
         if progress is not None:
-            progress(iteration + 1, search.value)
-    return LBFGSResult(search.point, search.value, max_iterations, "iterations")
+            progress(iteration + 1, optimizer.value)
+    return LBFGSResult(optimizer.point, optimizer.value, max_iterations, "iterations")
 
 
 class LBFGSOptimizer:
@@ -101,8 +101,8 @@ class LBFGSOptimizer:
         self.point, self.gradient = state["point"], state["gradient"]
         self.values.extend(state["values"].tolist())
         self.value = self.values[-1]
-        for change, curve_change in zip(state["changes"], state["bends"], strict=True):
-            self.memory.append((change, curve_change, stable_dot(change, curve_change)))
+        for change, gradient_change in zip(state["changes"], state["bends"], strict=True):
+            self.memory.append((change, gradient_change, stable_dot(change, gradient_change)))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The state needed to resume."""
@@ -220,6 +220,6 @@ def _wolfe_search(
     return None
 
 
-def stable_dot(one: np.ndarray, other: np.ndarray) -> float:
+def stable_dot(x: np.ndarray, y: np.ndarray) -> float:
     """Dot product by one thread: BLAS would use all cores and wait for busy ones."""
-    return float(np.einsum("i,i->", one, other))
+    return float(np.einsum("i,i->", x, y))

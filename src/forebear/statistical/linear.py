@@ -24,10 +24,10 @@ FeatureExtractor = TextFeatures | WordFeatures | PassageFeatures
 
 @dataclass(frozen=True, eq=False)
 class FeatureConfig:
-    """How features are extracted: everything that is not learned. The fields are those of `LinearModel`."""
+    """How features are extracted: everything that is not learned; see `LinearModel`."""
 
     kind: LinearKind
-    vocabulary: int
+    vocab_size: int
     order: int
     is_pair: bool
     special_ids: np.ndarray
@@ -35,16 +35,16 @@ class FeatureConfig:
     shapes: np.ndarray | None = None
 
     def rows(self, inputs: Mapping[str, np.ndarray]) -> TokenRows:
-        return TokenRows.from_rows(inputs, vocabulary=self.vocabulary, segmented=self.is_pair)
+        return TokenRows.from_rows(inputs, vocab_size=self.vocab_size, is_segmented=self.is_pair)
 
     def fit(self, rows: TokenRows, positions: np.ndarray) -> FeatureExtractor:
         """Learn features from training rows; `positions` are the tokens with targets."""
-        options = {"vocabulary": self.vocabulary, "skipped": self.special_ids}
+        options = {"vocab_size": self.vocab_size, "special_ids": self.special_ids}
         if self.kind == "tag":
             return WordFeatures.fit(rows, positions, min_count=self.min_count, shapes=self.shapes, **options)
         if self.kind == "span":
             return PassageFeatures.fit(rows, shapes=self._shapes, **options)
-        return TextFeatures.fit(rows, order=self.order, pairs=self.is_pair, min_count=self.min_count, **options)
+        return TextFeatures.fit(rows, order=self.order, is_pair=self.is_pair, min_count=self.min_count, **options)
 
     def feature_names(self) -> set[str]:
         """Names of the arrays of the learned features."""
@@ -56,17 +56,17 @@ class FeatureConfig:
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> FeatureExtractor:
         """Load from such arrays; misshapen ones are errors."""
-        options = {"vocabulary": self.vocabulary, "skipped": self.special_ids}
+        options = {"vocab_size": self.vocab_size, "special_ids": self.special_ids}
         if self.kind == "tag":
             return WordFeatures.load(arrays, shapes=self.shapes, **options)
         if self.kind == "span":
             return PassageFeatures.load(arrays, shapes=self._shapes, **options)
-        return TextFeatures.load(arrays, order=self.order, pairs=self.is_pair, **options)
+        return TextFeatures.load(arrays, order=self.order, is_pair=self.is_pair, **options)
 
     @property
     def _shapes(self) -> np.ndarray:
         """Word shapes of ids; all alike if unknown."""
-        return np.zeros(self.vocabulary + 1, np.int64) if self.shapes is None else self.shapes
+        return np.zeros(self.vocab_size + 1, np.int64) if self.shapes is None else self.shapes
 
     def matrix(
         self,
@@ -154,7 +154,10 @@ def group_softmax_loss(starts: np.ndarray, gold: np.ndarray, weights: np.ndarray
 
 WEIGHT_TOLERANCE = 1e-4  # maximum distance of the weights from the optimum, as a share of their norm
 TYPICAL_CURVATURE = 0.0005  # a typical p(1 - p) at the optimum: curvature of the loss per squared feature
-MANY_ROWS, MIN_DECREASE = 1 << 15, 1e-4  # with more rows of features, ten steps must decrease the loss by this share
+LARGE_NUM_ROWS, MIN_DECREASE = (
+    1 << 15,
+    1e-4,
+)  # with more rows, ten steps must decrease the loss by this share
 
 
 class LinearProblem(NamedTuple):
@@ -162,7 +165,7 @@ class LinearProblem(NamedTuple):
 
     matrix: FeatureMatrix
     loss: LossFn
-    total: float
+    total_weight: float
     scale: float = 1.0
     shift: float = 0.0
 
@@ -178,19 +181,19 @@ def fit_linear(
 ) -> tuple[np.ndarray, np.ndarray, LBFGSResult]:
     """Minimize Σ loss + penalty/2 · Σ weight², with an unregularized bias.
 
-    Returns weights (F, C), bias (C,) or (0,), and the result of the search, whose value is the mean regularized loss.
+    Returns weights (F, C), bias (C,) or (0,), and the optimizer's result, whose value is the mean regularized loss.
 
-    The curvature is at least `penalty`, so the distance to the optimum is at most |gradient| / penalty: the search
-    stops when that is a small fraction of the weights.
+    The curvature is at least `penalty`, so the distance to the optimum is at most |gradient| / penalty: the
+    optimizer stops when that is a small fraction of the weights.
     """
-    matrix, loss, total, *_ = problem
+    matrix, loss, total_weight, *_ = problem
     num_rows, width = matrix.shape
     num_weights = width * num_columns
     # The curvature along common features is thousands of times that along rare ones. Rescaled to about equal
-    # curvature, the search takes a fifth of the steps.
+    # curvature, the optimizer takes a fifth of the steps.
     scales = np.repeat(1 / np.sqrt(penalty + TYPICAL_CURVATURE * matrix.column_square_sums()), num_columns)
     if has_bias:
-        scales = np.append(scales, np.full(num_columns, 1 / np.sqrt(TYPICAL_CURVATURE * total)))
+        scales = np.append(scales, np.full(num_columns, 1 / np.sqrt(TYPICAL_CURVATURE * total_weight)))
 
     def function(point: np.ndarray) -> tuple[float, np.ndarray]:
         point = point * scales
@@ -201,14 +204,14 @@ def fit_linear(
         gradient[:num_weights] = (matrix.transposed_multiply(score_gradient) + penalty * weights).ravel()
         gradient[num_weights:] = score_gradient.sum(axis=0)[: len(point) - num_weights]
         value += penalty / 2 * stable_dot(point[:num_weights], point[:num_weights])
-        return value / total, gradient * scales / total
+        return value / total_weight, gradient * scales / total_weight
 
-    def is_flat(point: np.ndarray, gradient: np.ndarray) -> bool:
+    def has_converged(point: np.ndarray, gradient: np.ndarray) -> bool:
         size = max(1.0, float(np.linalg.norm(point[:num_weights] * scales[:num_weights])))
-        return float(np.linalg.norm(gradient / scales)) * total <= WEIGHT_TOLERANCE * penalty * size
+        return float(np.linalg.norm(gradient / scales)) * total_weight <= WEIGHT_TOLERANCE * penalty * size
 
-    options = {"min_decrease": MIN_DECREASE if num_rows > MANY_ROWS else 0.0, "seconds": seconds}
-    result = minimize(function, np.zeros(len(scales)), is_flat, progress=progress, **options)
+    options = {"min_decrease": MIN_DECREASE if num_rows > LARGE_NUM_ROWS else 0.0, "seconds": seconds}
+    result = minimize(function, np.zeros(len(scales)), has_converged, progress=progress, **options)
     point = result.solution * scales
     return point[:num_weights].reshape(width, num_columns), point[num_weights:], result
 
@@ -250,48 +253,48 @@ class FitReport:
 class LinearModel:
     """Scores that are linear in the features of a text, a pair, a word, a choice or a token of a passage.
 
-    kind        "label": one of `answers`; "labels": any of them; "number"; "tag": one of `answers` for each word;
-                "choice": which row of an example; "span": which token of a row begins the answer, and which ends it
-    vocabulary  number of ids
-    order       tokens of the longest n-gram; "tag" and "span" have features of their own
-    pairs       rows hold two texts, told apart by their segments; those of "span" always do
-    skipped     ids without meaning, such as [CLS]
-    shapes      for "tag" and "span": the word shape of each id; None: not used
-    least       minimum count of an n-gram; None: 1, in large training sets 2
-    penalty     λ in Σ loss + λ/2 · Σ weight², 1/C of scikit-learn; None: the default of the kind
+    kind         "label": one of `num_classes`; "labels": any of them; "number"; "tag": one class for each word;
+                 "choice": which row of an example; "span": which token of a row begins the answer, and which ends it
+    vocab_size   number of ids
+    order        tokens of the longest n-gram; "tag" and "span" have features of their own
+    is_pair      rows hold two texts, told apart by their segments; those of "span" always do
+    special_ids  ids without meaning, such as [CLS]
+    shapes       for "tag" and "span": the word shape of each id; None: not used
+    min_count    minimum count of an n-gram; None: 1, in large training sets 2
+    penalty      λ in Σ loss + λ/2 · Σ weight², 1/C of scikit-learn; None: the default of the kind
     """
 
-    moves: None = None  # no transitions between tags
+    transitions: None = None  # no transitions between tags
 
     def __init__(
         self,
         kind: LinearKind,
         *,
-        vocabulary: int,
-        answers: int = 1,
+        vocab_size: int,
+        num_classes: int = 1,
         order: int = 2,
-        pairs: bool = False,
-        skipped: Iterable[int] = (),
+        is_pair: bool = False,
+        special_ids: Iterable[int] = (),
         shapes: np.ndarray | None = None,
-        least: int | None = None,
+        min_count: int | None = None,
         penalty: float | None = None,
     ) -> None:
         if kind not in get_args(LinearKind):
             hint = f"there are: {', '.join(DEFAULT_PENALTIES)}"
             raise InputError(f"no kind of linear model is named {kind!r}", hint=hint)
-        min_answers = 2 if kind in ("label", "tag") else 1
-        max_answers = 1 if kind in ("number", "choice", "span") else answers
-        if not min_answers <= answers <= max_answers:
-            hint = "it takes 1" if max_answers == 1 else f"it takes {min_answers} or more"
-            raise InputError(f"{answers} answers of the kind {kind!r}", hint=hint)
-        if order < 1 or (least is not None and least < 1):
-            raise InputError(f"n-grams of up to {order} tokens that occur {least} times", hint="give 1 or more")
+        min_classes = 2 if kind in ("label", "tag") else 1
+        max_classes = 1 if kind in ("number", "choice", "span") else num_classes
+        if not min_classes <= num_classes <= max_classes:
+            hint = "it takes 1" if max_classes == 1 else f"it takes {min_classes} or more"
+            raise InputError(f"{num_classes} answers of the kind {kind!r}", hint=hint)
+        if order < 1 or (min_count is not None and min_count < 1):
+            raise InputError(f"n-grams of up to {order} tokens that occur {min_count} times", hint="give 1 or more")
         if penalty is not None and not 0 < penalty < float("inf"):
             raise InputError(f"the penalty is {penalty}", hint="give a number above 0, such as 0.1")
-        self.kind, self.answers, self.order, self.pairs = kind, answers, order, pairs or kind == "span"
-        self.skipped = np.array(sorted(set(skipped)), np.int64)
-        self._config = FeatureConfig(kind, vocabulary, order, self.pairs, self.skipped, least, shapes)
-        default_penalty = PAIR_PENALTY if pairs and kind in ("label", "labels") else DEFAULT_PENALTIES[kind]
+        self.kind, self.num_classes, self.order, self.is_pair = kind, num_classes, order, is_pair or kind == "span"
+        self.special_ids = np.array(sorted(set(special_ids)), np.int64)
+        self._config = FeatureConfig(kind, vocab_size, order, self.is_pair, self.special_ids, min_count, shapes)
+        default_penalty = PAIR_PENALTY if is_pair and kind in ("label", "labels") else DEFAULT_PENALTIES[kind]
         self.penalty = default_penalty if penalty is None else penalty
         self._features: FeatureExtractor | None = None
         self._weights = self._bias = np.zeros(0, np.float32)
@@ -307,7 +310,7 @@ class LinearModel:
 
     def describe(self) -> dict[str, Any]:
         """Metadata as JSON values."""
-        metadata = {"kind": self.kind, "answers": self.answers, "order": self.order, "pairs": self.pairs}
+        metadata = {"kind": self.kind, "answers": self.num_classes, "order": self.order, "pairs": self.is_pair}
         return metadata | {"penalty": self.penalty, "features": len(self._weights), "parameters": self.num_parameters}
 
     # -- training
@@ -329,7 +332,7 @@ class LinearModel:
         rows = self._config.rows(inputs)
         gold = np.stack([np.asarray(targets[name]) for name in self.heads], axis=-1)
         gold = gold[..., 0] if len(self.heads) == 1 else gold
-        has_target = self._has_target(gold)
+        has_target = self._target_mask(gold)
         example_weights = np.ones(len(gold)) if weights is None else np.asarray(weights, np.float64)
         is_valid = np.isfinite(example_weights) & (example_weights >= 0)
         if example_weights.shape != (len(gold),) or not is_valid.all():
@@ -347,16 +350,16 @@ class LinearModel:
         self._bias = (bias * problem.scale + problem.shift).astype(np.float32)
         return FitReport(result.iterations, result.value, result.stop_reason)
 
-    def _has_target(self, gold: np.ndarray) -> np.ndarray:
+    def _target_mask(self, gold: np.ndarray) -> np.ndarray:
         """Which entries have a target; raises for invalid ones."""
         if self.kind == "number":
             return ~np.isnan(gold)
         is_multi = gold.ndim == 2
-        num_classes = {"label": self.answers, "labels": 2, "tag": self.answers}.get(self.kind)
-        if self.kind == "labels" and is_multi and gold.shape[1] != self.answers:
-            raise ForebearError(f"{gold.shape[1]} labels to answer, and not {self.answers}")
-        if num_classes is not None and len(gold) and gold.max() >= num_classes:
-            raise ForebearError(f"the answer {gold.max()} of {num_classes} is wanted")
+        max_target = {"label": self.num_classes, "labels": 2, "tag": self.num_classes}.get(self.kind)
+        if self.kind == "labels" and is_multi and gold.shape[1] != self.num_classes:
+            raise ForebearError(f"{gold.shape[1]} labels to answer, and not {self.num_classes}")
+        if max_target is not None and len(gold) and gold.max() >= max_target:
+            raise ForebearError(f"the answer {gold.max()} of {max_target} is wanted")
         is_answered = np.asarray(gold >= 0)
         return np.asarray(is_answered.any(axis=1)) if is_multi else is_answered
 
@@ -387,14 +390,14 @@ class LinearModel:
             scale = float(np.sqrt(example_weights @ (values - shift) ** 2 / total)) or 1.0
             loss = squared_loss(((values - shift) / scale)[:, None], example_weights)
             return LinearProblem(matrix, loss, total, scale, shift)
-        if self._columns < self.answers or self.kind == "labels":
+        if self._columns < self.num_classes or self.kind == "labels":
             return LinearProblem(matrix, logistic_loss(gold.reshape(len(gold), -1), example_weights), total)
         return LinearProblem(matrix, softmax_loss(gold, example_weights), total)
 
     @property
     def _columns(self) -> int:
         """Number of scores per row; one for binary logistic regression."""
-        return 2 if self.kind == "span" else 1 if self.kind == "label" and self.answers == 2 else self.answers
+        return 2 if self.kind == "span" else 1 if self.kind == "label" and self.num_classes == 2 else self.num_classes
 
     @property
     def _is_biased(self) -> bool:
@@ -404,7 +407,7 @@ class LinearModel:
     # -- prediction
 
     def logits(self, inputs: Arrays) -> dict[str, np.ndarray]:
-        """Logits of each head: label (E, answers), tag (T, answers), choice (B,), start, end (T,).
+        """Logits of each head: label (E, classes), tag (T, classes), choice (B,), start, end (T,).
 
         For "number", label (E, 1) is the value itself.
         """
@@ -413,7 +416,7 @@ class LinearModel:
         scores = scores + self._bias if self._is_biased else scores
         if self.kind in ("choice", "span"):
             return dict(zip(self.heads, scores.T, strict=True))
-        return {self.heads[0]: scores @ np.array([[-0.5, 0.5]]) if self._columns < self.answers else scores}
+        return {self.heads[0]: scores @ np.array([[-0.5, 0.5]]) if self._columns < self.num_classes else scores}
 
     def feature_contributions(
         self, inputs: Arrays, number: int = 0, *, head: str = "", answer: int | None = None
@@ -433,7 +436,7 @@ class LinearModel:
             column = self.heads.index(head)
         elif self._columns == 1:
             column = 0
-            if self.answers == 2:
+            if self.num_classes == 2:
                 score = float(feature_values @ feature_weights[:, 0] + self._bias[0])
                 feature_values = feature_values * ((score > 0 if answer is None else answer) - 0.5)
         else:
@@ -443,7 +446,9 @@ class LinearModel:
             totals[feature] += float(value)
         nonzero = [(feature, value) for feature, value in totals.items() if value]
         contributions = [FeatureContribution(*features.feature(feature), value) for feature, value in nonzero]
-        return sorted(contributions, key=lambda found: (-abs(found.value), found.field, found.tokens))
+        return sorted(
+            contributions, key=lambda contribution: (-abs(contribution.value), contribution.field, contribution.tokens)
+        )
 
     def _require_fitted(self) -> FeatureExtractor:
         if self._features is None:

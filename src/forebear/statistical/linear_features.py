@@ -16,7 +16,7 @@ from forebear.statistical.ngram.counts import NgramIndex
 
 # --- Rows of tokens ---
 
-CHUNK = 1 << 20  # tokens processed together, so that memory is bounded however many rows there are
+CHUNK_TOKENS = 1 << 20  # tokens processed together, so that memory is bounded however many rows there are
 
 
 def row_chunks(lengths: np.ndarray, max_tokens: int) -> Iterator[tuple[slice, slice]]:
@@ -38,16 +38,16 @@ class TokenRows:
     segments: np.ndarray | None = None
 
     @classmethod
-    def from_rows(cls, inputs: Mapping[str, np.ndarray], *, vocabulary: int, segmented: bool) -> TokenRows:
+    def from_rows(cls, inputs: Mapping[str, np.ndarray], *, vocab_size: int, is_segmented: bool) -> TokenRows:
         """From the inputs of a batch; raises if they are not valid."""
         tokens, lengths = np.asarray(inputs["tokens"]), np.asarray(inputs["lengths"], np.int64)
         segments = inputs.get("segments")
         if lengths.sum() != len(tokens) or (lengths < 0).any():
             raise ForebearError(f"rows of {int(lengths.sum()):,} tokens in all, but there are {len(tokens):,}")
-        if len(tokens) and not 0 <= tokens.min() <= tokens.max() < vocabulary:
-            message = f"a row holds ids outside 0 to {vocabulary - 1}"
+        if len(tokens) and not 0 <= tokens.min() <= tokens.max() < vocab_size:
+            message = f"a row holds ids outside 0 to {vocab_size - 1}"
             raise InputError(message, hint="prepare the text with the tokenizer of this run")
-        if not segmented:
+        if not is_segmented:
             return cls(tokens, lengths)
         if segments is None or len(segments) != len(tokens) or not np.isin(segments, (0, 1)).all():
             raise ForebearError("of two texts, each token has to say whether it is of the first (0) or the second (1)")
@@ -60,9 +60,9 @@ class TokenRows:
         """(T,) the row of each token."""
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
-    def drop(self, skipped: np.ndarray) -> TokenRows:
+    def drop(self, ids: np.ndarray) -> TokenRows:
         """The same rows without these ids."""
-        is_kept = ~np.isin(self.tokens, skipped)
+        is_kept = ~np.isin(self.tokens, ids)
         lengths = np.bincount(self.rows()[is_kept], minlength=len(self.lengths))
         return TokenRows(self.tokens[is_kept], lengths, None if self.segments is None else self.segments[is_kept])
 
@@ -75,7 +75,7 @@ class TokenRows:
 
     def chunks(self) -> Iterator[TokenRows]:
         """The rows, chunk by chunk."""
-        for rows, tokens in row_chunks(self.lengths, CHUNK):
+        for rows, tokens in row_chunks(self.lengths, CHUNK_TOKENS):
             segments = None if self.segments is None else self.segments[tokens]
             yield TokenRows(self.tokens[tokens], self.lengths[rows], segments)
 
@@ -105,35 +105,42 @@ class TextFeatures:
 
     ngrams: NgramIndex
     weights: np.ndarray
-    skipped: np.ndarray
-    pairs: bool
+    special_ids: np.ndarray
+    is_pair: bool
 
     @classmethod
     def fit(
-        cls, rows: TokenRows, *, vocabulary: int, order: int, pairs: bool, skipped: np.ndarray, min_count: int | None
+        cls,
+        rows: TokenRows,
+        *,
+        vocab_size: int,
+        order: int,
+        is_pair: bool,
+        special_ids: np.ndarray,
+        min_count: int | None,
     ) -> TextFeatures:
-        rows = rows.drop(skipped)
+        rows = rows.drop(special_ids)
         if min_count is None:
             min_count = 2 if len(rows.tokens) > LARGE_TEXT_TOKENS else 1
-        ngrams, token_counts = _frequent_ngrams(rows, vocabulary, order, min_count)
-        unweighted = cls(ngrams, np.ones(sum(map(ngrams.count, range(1, order + 1))), np.float32), skipped, pairs)
+        ngrams, token_counts = _frequent_ngrams(rows, vocab_size, order, min_count)
+        unweighted = cls(ngrams, np.ones(sum(map(ngrams.count, range(1, order + 1))), np.float32), special_ids, is_pair)
         document_counts = np.zeros(len(unweighted.weights), np.int64)
         for chunk in rows.chunks():
             for level in unweighted.levels(chunk):
-                columns = level.known[level.distinct() % len(level.known)]
+                columns = level.columns[level.distinct() % len(level.columns)]
                 document_counts += np.bincount(columns[columns >= 0], minlength=len(document_counts))
         weights = np.log((1 + len(rows)) / (1 + document_counts)) + 1
-        weights[:vocabulary][token_counts < min_count] = 0
-        return cls(ngrams, weights.astype(np.float32), skipped, pairs)
+        weights[:vocab_size][token_counts < min_count] = 0
+        return cls(ngrams, weights.astype(np.float32), special_ids, is_pair)
 
     @property
     def width(self) -> int:
-        return len(self.weights) * len(PAIR_FIELDS) + len(self.figures) if self.pairs else len(self.weights)
+        return len(self.weights) * len(PAIR_FIELDS) + len(self.overlap_names) if self.is_pair else len(self.weights)
 
     @cached_property
-    def figures(self) -> tuple[str, ...]:
-        """Names of the overlap figures of a pair."""
-        if not self.pairs:
+    def overlap_names(self) -> tuple[str, ...]:
+        """Names of the overlap features of a pair."""
+        if not self.is_pair:
             return ()
         by_order = ("shared of all {}-grams", "shared of the first's {}-grams", "shared of the second's {}-grams")
         orders = range(1, self.ngrams.order + 1)
@@ -141,67 +148,67 @@ class TextFeatures:
 
     def transform(self, rows: TokenRows) -> SparseMatrix:
         """The feature matrix of these rows."""
-        parts = [self._chunk(chunk) for chunk in rows.drop(self.skipped).chunks()]
+        parts = [self._chunk(chunk) for chunk in rows.drop(self.special_ids).chunks()]
         return stack_rows(parts, self.width)
 
     def feature(self, column: int) -> FeatureName:
         """Description of a column."""
-        space, number = divmod(column, len(self.weights))
-        if self.pairs and space >= len(PAIR_FIELDS):
-            return FeatureName((), self.figures[column - len(PAIR_FIELDS) * len(self.weights)])
+        field_id, ngram_id = divmod(column, len(self.weights))
+        if self.is_pair and field_id >= len(PAIR_FIELDS):
+            return FeatureName((), self.overlap_names[column - len(PAIR_FIELDS) * len(self.weights)])
         n = 1
-        while number >= self.ngrams.count(n):
-            number -= self.ngrams.count(n)
+        while ngram_id >= self.ngrams.count(n):
+            ngram_id -= self.ngrams.count(n)
             n += 1
         tokens: list[int] = []
         for keys in (self.ngrams.sorted_keys(length) for length in range(n, 1, -1)):
-            number, last = divmod(int(keys[number]), self.ngrams.vocabulary)
+            ngram_id, last = divmod(int(keys[ngram_id]), self.ngrams.vocabulary)
             tokens.append(last)
-        return FeatureName((number, *reversed(tokens)), PAIR_FIELDS[space] if self.pairs else "text")
+        return FeatureName((ngram_id, *reversed(tokens)), PAIR_FIELDS[field_id] if self.is_pair else "text")
 
     def levels(self, rows: TokenRows) -> Iterator[NgramColumns]:
         """The n-grams of these rows, length by length, including unknown ones."""
         positions, row_ids = rows.token_positions(), rows.rows()
         tokens, ids = np.unique(rows.tokens, return_inverse=True)
         columns = tokens.astype(np.int64)
-        token_ids, numbers, eligible, offset = ids, ids, np.arange(len(ids)), 0
+        token_ids, ngram_ids, eligible, offset = ids, ids, np.arange(len(ids)), 0
         for n in range(1, self.ngrams.order + 1):
             if n > 1:
-                prefix_ids = numbers
+                prefix_ids = ngram_ids
                 eligible = np.flatnonzero(positions >= n - 1)
                 keys, ids = np.unique(prefix_ids[eligible - 1] * len(tokens) + token_ids[eligible], return_inverse=True)
-                prefixes, lasts = np.divmod(keys, max(1, len(tokens)))
-                columns = self.ngrams.find_many(n, columns[prefixes], tokens[lasts].astype(np.int64))
-                numbers = np.full(len(token_ids), -1)
-                numbers[eligible] = ids
+                prefixes, last_tokens = np.divmod(keys, max(1, len(tokens)))
+                columns = self.ngrams.find_many(n, columns[prefixes], tokens[last_tokens].astype(np.int64))
+                ngram_ids = np.full(len(token_ids), -1)
+                ngram_ids[eligible] = ids
             segments = None if rows.segments is None else rows.segments[eligible]
             yield NgramColumns(row_ids[eligible], ids, np.where(columns >= 0, columns + offset, -1), segments)
             offset += self.ngrams.count(n)
 
     def _chunk(self, rows: TokenRows) -> SparseMatrix:
         row_ids, columns, values = [], [], []
-        figures = np.zeros((len(rows), len(self.figures)), np.float32)
+        overlaps = np.zeros((len(rows), len(self.overlap_names)), np.float32)
         for n, level in enumerate(self.levels(rows)):
-            for space, keys in enumerate(level.per_row() if self.pairs else [level.distinct()]):
-                found_rows, found_columns = np.divmod(keys, max(1, len(level.known)))
-                found_columns = level.known[found_columns]
-                weight = np.where(found_columns >= 0, self.weights[found_columns], 0)
-                if self.pairs:
+            for field_id, keys in enumerate(level.per_row() if self.is_pair else [level.distinct()]):
+                ngram_rows, ngram_columns = np.divmod(keys, max(1, len(level.columns)))
+                ngram_columns = level.columns[ngram_columns]
+                weight = np.where(ngram_columns >= 0, self.weights[ngram_columns], 0)
+                if self.is_pair:
                     weights = np.where(weight > 0, weight, self.weights.max())  # unknown n-grams are rare
-                    figures[:, 3 * n + space] = np.bincount(found_rows, weights, len(rows))
+                    overlaps[:, 3 * n + field_id] = np.bincount(ngram_rows, weights, len(rows))
                 is_kept = weight > 0
-                row_ids.append(found_rows[is_kept])
-                columns.append(found_columns[is_kept] + space * len(self.weights))
+                row_ids.append(ngram_rows[is_kept])
+                columns.append(ngram_columns[is_kept] + field_id * len(self.weights))
                 values.append(weight[is_kept])
         row_id, value = np.concatenate(row_ids), np.concatenate(values)
         value /= np.sqrt(np.bincount(row_id, value.astype(np.float64) ** 2, len(rows)))[row_id]
         column = np.concatenate(columns)
-        if self.pairs:
-            figures = _shared_fractions(figures, rows)
-            row_id = np.append(row_id, np.repeat(np.arange(len(rows)), figures.shape[1]))
-            figure_columns = len(PAIR_FIELDS) * len(self.weights) + np.arange(figures.shape[1])
+        if self.is_pair:
+            overlaps = _shared_fractions(overlaps, rows)
+            row_id = np.append(row_id, np.repeat(np.arange(len(rows)), overlaps.shape[1]))
+            figure_columns = len(PAIR_FIELDS) * len(self.weights) + np.arange(overlaps.shape[1])
             column = np.append(column, np.tile(figure_columns, len(rows)))
-            value = np.append(value, figures.ravel())
+            value = np.append(value, overlaps.ravel())
         order = np.argsort(row_id, kind="stable")
         indptr = np.concatenate(([0], np.cumsum(np.bincount(row_id, minlength=len(rows)))))
         return SparseMatrix(indptr, column[order].astype(np.int32), value[order].astype(np.float32), self.width)
@@ -213,33 +220,33 @@ class TextFeatures:
 
     @classmethod
     def load(
-        cls, arrays: Mapping[str, np.ndarray], *, vocabulary: int, order: int, pairs: bool, skipped: np.ndarray
+        cls, arrays: Mapping[str, np.ndarray], *, vocab_size: int, order: int, is_pair: bool, special_ids: np.ndarray
     ) -> TextFeatures:
-        ngrams = NgramIndex.load(arrays, vocabulary=vocabulary, order=order)
+        ngrams = NgramIndex.load(arrays, vocabulary=vocab_size, order=order)
         weights, size = arrays["weights_of_ngrams"], sum(map(ngrams.count, range(1, order + 1)))
         if weights.dtype != np.float32 or weights.shape != (size,) or not (np.isfinite(weights) & (weights >= 0)).all():
             raise ForebearError(
                 f"the array 'weights_of_ngrams' holds {weights.dtype} {list(weights.shape)} instead of {size} weights",
                 hint="use an earlier checkpoint",
             )
-        return cls(ngrams, weights, skipped, pairs)
+        return cls(ngrams, weights, special_ids, is_pair)
 
 
 class NgramColumns(NamedTuple):
     """The n-grams of one length: row of each, its id here, and the column of each id (-1: unknown)."""
 
-    owners: np.ndarray
-    numbers: np.ndarray
-    known: np.ndarray
+    row_ids: np.ndarray
+    ngram_ids: np.ndarray
+    columns: np.ndarray
     segments: np.ndarray | None
 
     def distinct(self) -> np.ndarray:
         """Each n-gram of each row once, as row · n-grams + id."""
-        return _distinct(self.owners * len(self.known) + self.numbers)
+        return _distinct(self.row_ids * len(self.columns) + self.ngram_ids)
 
     def per_row(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The same, split into first text only, second text only, and both."""
-        keys = self.owners * len(self.known) + self.numbers
+        keys = self.row_ids * len(self.columns) + self.ngram_ids
         first, second = _distinct(keys[self.segments == 0]), _distinct(keys[self.segments == 1])
         both = np.intersect1d(first, second, assume_unique=True)
         return np.setdiff1d(first, both, assume_unique=True), np.setdiff1d(second, both, assume_unique=True), both
@@ -262,22 +269,22 @@ def _shared_fractions(sums: np.ndarray, rows: TokenRows) -> np.ndarray:
     return fractions
 
 
-def _frequent_ngrams(rows: TokenRows, vocabulary: int, order: int, min_count: int) -> tuple[NgramIndex, np.ndarray]:
+def _frequent_ngrams(rows: TokenRows, vocab_size: int, order: int, min_count: int) -> tuple[NgramIndex, np.ndarray]:
     """The n-grams that occur `min_count` times, and the counts of single tokens."""
     tokens, positions = rows.tokens.astype(np.int64), rows.token_positions()
-    token_counts = np.bincount(tokens, minlength=vocabulary)
-    ngrams, levels = NgramIndex(vocabulary, (), ()), []
-    numbers = np.where(token_counts[tokens] >= min_count, tokens, -1)
+    token_counts = np.bincount(tokens, minlength=vocab_size)
+    ngrams, levels = NgramIndex(vocab_size, (), ()), []
+    ngram_ids = np.where(token_counts[tokens] >= min_count, tokens, -1)
     for n in range(2, order + 1):
         eligible = np.flatnonzero(positions >= n - 1)
-        eligible = eligible[numbers[eligible - 1] >= 0]
-        keys, counts = np.unique(numbers[eligible - 1] * vocabulary + tokens[eligible], return_counts=True)
+        eligible = eligible[ngram_ids[eligible - 1] >= 0]
+        keys, counts = np.unique(ngram_ids[eligible - 1] * vocab_size + tokens[eligible], return_counts=True)
         levels.append(keys[counts >= min_count])
-        ngrams = NgramIndex.from_sorted_keys(vocabulary, levels)
+        ngrams = NgramIndex.from_sorted_keys(vocab_size, levels)
         if n < order:
-            ids = ngrams.find_many(n, numbers[eligible - 1], tokens[eligible])
-            numbers = np.full(len(tokens), -1)
-            numbers[eligible] = ids
+            ids = ngrams.find_many(n, ngram_ids[eligible - 1], tokens[eligible])
+            ngram_ids = np.full(len(tokens), -1)
+            ngram_ids[eligible] = ids
     return ngrams, token_counts
 
 
@@ -295,12 +302,12 @@ OUTSIDE = -1  # the token of a feature for positions outside the row and for ski
 class WordFeatures:
     """Features of the words around a word: all tokens, and those bigrams that occur in training.
 
-    pairs   bigrams over the vocabulary and one more id for positions outside the row
-    shapes  (V + 1,) word shape of each id; None: not used
+    bigrams  over the vocabulary and one more id for positions outside the row
+    shapes   (V + 1,) word shape of each id; None: not used
     """
 
-    pairs: NgramIndex
-    skipped: np.ndarray
+    bigrams: NgramIndex
+    special_ids: np.ndarray
     shapes: np.ndarray | None = None
 
     @classmethod
@@ -309,21 +316,21 @@ class WordFeatures:
         rows: TokenRows,
         positions: np.ndarray,
         *,
-        vocabulary: int,
-        skipped: np.ndarray,
+        vocab_size: int,
+        special_ids: np.ndarray,
         min_count: int | None,
         shapes: np.ndarray | None = None,
     ) -> WordFeatures:
         """From training rows; `positions` are the tokens with targets."""
         if min_count is None:
             min_count = 2 if len(positions) > LARGE_TAGGED_WORDS else 1
-        padded, padded_positions = pad_rows(rows, vocabulary, skipped)
+        padded, padded_positions = pad_rows(rows, vocab_size, special_ids)
         is_second = np.zeros(len(padded), bool)
         for offset in PAIR_OFFSETS:
             is_second[padded_positions[positions] + offset] = True
         ends = np.flatnonzero(is_second)
-        keys, counts = np.unique(padded[ends - 1] * (vocabulary + 1) + padded[ends], return_counts=True)
-        return cls(NgramIndex.from_sorted_keys(vocabulary + 1, [keys[counts >= min_count]]), skipped, shapes)
+        keys, counts = np.unique(padded[ends - 1] * (vocab_size + 1) + padded[ends], return_counts=True)
+        return cls(NgramIndex.from_sorted_keys(vocab_size + 1, [keys[counts >= min_count]]), special_ids, shapes)
 
     @property
     def width(self) -> int:
@@ -333,19 +340,19 @@ class WordFeatures:
     @property
     def _num_token_features(self) -> int:
         """Number of token and bigram features, which precede those of shapes."""
-        return len(WORD_OFFSETS) * self.pairs.vocabulary + len(PAIR_OFFSETS) * self.pairs.count(2)
+        return len(WORD_OFFSETS) * self.bigrams.vocabulary + len(PAIR_OFFSETS) * self.bigrams.count(2)
 
     def transform(self, rows: TokenRows, positions: np.ndarray) -> SparseMatrix:
         """A row for each of these tokens."""
-        padded, padded_positions = pad_rows(rows, self.pairs.vocabulary - 1, self.skipped)
-        size, first_pair = self.pairs.vocabulary, len(WORD_OFFSETS) * self.pairs.vocabulary
+        padded, padded_positions = pad_rows(rows, self.bigrams.vocabulary - 1, self.special_ids)
+        size, first_pair = self.bigrams.vocabulary, len(WORD_OFFSETS) * self.bigrams.vocabulary
         matrices = []
-        for begin in range(0, len(positions), CHUNK):
-            centers = padded_positions[positions[begin : begin + CHUNK]]
-            columns = [padded[centers + offset] + number * size for number, offset in enumerate(WORD_OFFSETS)]
+        for begin in range(0, len(positions), CHUNK_TOKENS):
+            centers = padded_positions[positions[begin : begin + CHUNK_TOKENS]]
+            columns = [padded[centers + offset] + index * size for index, offset in enumerate(WORD_OFFSETS)]
             for number, offset in enumerate(PAIR_OFFSETS):
-                pair_ids = self.pairs.find_many(2, padded[centers + offset - 1], padded[centers + offset])
-                columns.append(np.where(pair_ids < 0, -1, pair_ids + first_pair + number * self.pairs.count(2)))
+                pair_ids = self.bigrams.find_many(2, padded[centers + offset - 1], padded[centers + offset])
+                columns.append(np.where(pair_ids < 0, -1, pair_ids + first_pair + number * self.bigrams.count(2)))
             if self.shapes is not None:
                 shapes = [self.shapes[padded[centers + offset]] for offset in SHAPE_OFFSETS]
                 joint = np.ravel_multi_index(shapes, (len(SHAPES),) * len(SHAPE_OFFSETS))
@@ -360,38 +367,43 @@ class WordFeatures:
 
     def feature(self, column: int) -> FeatureName:
         """Description of a column: one or two tokens and the offset of the last, or shapes."""
-        size = self.pairs.vocabulary
+        size = self.bigrams.vocabulary
         if column >= self._num_token_features:
-            number, shape = divmod(column - self._num_token_features, len(SHAPES))
-            if number < len(SHAPE_OFFSETS):
-                return FeatureName((), f"written {SHAPES[shape]}, at {SHAPE_OFFSETS[number]:+d}")
+            index, shape = divmod(column - self._num_token_features, len(SHAPES))
+            if index < len(SHAPE_OFFSETS):
+                return FeatureName((), f"written {SHAPES[shape]}, at {SHAPE_OFFSETS[index]:+d}")
             joint = column - self._num_token_features - len(SHAPE_OFFSETS) * len(SHAPES)
             shape_ids = np.unravel_index(joint, (len(SHAPES),) * len(SHAPE_OFFSETS))
             return FeatureName((), f"written {', '.join(SHAPES[int(shape_id)] for shape_id in shape_ids)}, around it")
-        number, token = divmod(column, size)
-        if number < len(WORD_OFFSETS):
-            return FeatureName((clipped_token(token, size - 1),), f"{WORD_OFFSETS[number]:+d}")
-        number, pair = divmod(column - len(WORD_OFFSETS) * size, self.pairs.count(2))
-        tokens = (clipped_token(token, size - 1) for token in divmod(int(self.pairs.sorted_keys(2)[pair]), size))
-        return FeatureName(tuple(tokens), f"{PAIR_OFFSETS[number]:+d}")
+        index, token = divmod(column, size)
+        if index < len(WORD_OFFSETS):
+            return FeatureName((clipped_token(token, size - 1),), f"{WORD_OFFSETS[index]:+d}")
+        index, pair = divmod(column - len(WORD_OFFSETS) * size, self.bigrams.count(2))
+        tokens = (clipped_token(token, size - 1) for token in divmod(int(self.bigrams.sorted_keys(2)[pair]), size))
+        return FeatureName(tuple(tokens), f"{PAIR_OFFSETS[index]:+d}")
 
     def arrays(self) -> dict[str, np.ndarray]:
-        return self.pairs.arrays()
+        return self.bigrams.arrays()
 
     @classmethod
     def load(
-        cls, arrays: Mapping[str, np.ndarray], *, vocabulary: int, skipped: np.ndarray, shapes: np.ndarray | None = None
+        cls,
+        arrays: Mapping[str, np.ndarray],
+        *,
+        vocab_size: int,
+        special_ids: np.ndarray,
+        shapes: np.ndarray | None = None,
     ) -> WordFeatures:
-        return cls(NgramIndex.load(arrays, vocabulary=vocabulary + 1, order=2), skipped, shapes)
+        return cls(NgramIndex.load(arrays, vocabulary=vocab_size + 1, order=2), special_ids, shapes)
 
 
-def clipped_token(token: int, vocabulary: int) -> int:
-    return OUTSIDE if token == vocabulary else token
+def clipped_token(token: int, vocab_size: int) -> int:
+    return OUTSIDE if token == vocab_size else token
 
 
-def pad_rows(rows: TokenRows, vocabulary: int, skipped: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def pad_rows(rows: TokenRows, vocab_size: int, special_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """All rows padded on both sides, and the position of each token in them."""
     positions = np.arange(len(rows.tokens)) + MAX_OFFSET * (2 * rows.rows() + 1)
-    padded = np.full(len(rows.tokens) + 2 * MAX_OFFSET * len(rows), vocabulary, np.int64)
-    padded[positions] = np.where(np.isin(rows.tokens, skipped), vocabulary, rows.tokens)
+    padded = np.full(len(rows.tokens) + 2 * MAX_OFFSET * len(rows), vocab_size, np.int64)
+    padded[positions] = np.where(np.isin(rows.tokens, special_ids), vocab_size, rows.tokens)
     return padded, positions

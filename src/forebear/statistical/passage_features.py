@@ -19,8 +19,8 @@ from forebear.statistical.feature_matrix import (
 )
 from forebear.statistical.linear_features import FeatureName, TokenRows, clipped_token, pad_rows
 
-STOP, MARK = SHAPES.index("stop"), SHAPES.index("mark")
-LOOK_BEFORE, LOOK_AFTER = 15, 10  # tokens around a stretch that are searched for words of the question
+STOP_SHAPE, MARK_SHAPE = SHAPES.index("stop"), SHAPES.index("mark")
+TOKENS_BEFORE_PART, TOKENS_AFTER_PART = 15, 10  # tokens around a part that are searched for words of the question
 TIE_TOLERANCE = 1e-9  # equal scores differ in their last bits, as they come from cumulative sums
 PART_KINDS = ("sentence", "clause", "stretch without words of the question")
 FIGURES_OF_EACH = (
@@ -63,19 +63,21 @@ class PassageFeatures:
 
     weights: np.ndarray
     question_words: np.ndarray
-    skipped: np.ndarray
+    special_ids: np.ndarray
     shapes: np.ndarray
 
     @classmethod
-    def fit(cls, rows: TokenRows, *, vocabulary: int, skipped: np.ndarray, shapes: np.ndarray) -> PassageFeatures:
-        keys = np.sort(rows.rows() * vocabulary + rows.tokens)
-        document_counts = np.bincount(keys[np.diff(keys, prepend=-1) != 0] % vocabulary, minlength=vocabulary)
+    def fit(cls, rows: TokenRows, *, vocab_size: int, special_ids: np.ndarray, shapes: np.ndarray) -> PassageFeatures:
+        keys = np.sort(rows.rows() * vocab_size + rows.tokens)
+        document_counts = np.bincount(keys[np.diff(keys, prepend=-1) != 0] % vocab_size, minlength=vocab_size)
         weights = np.log((1 + len(rows)) / (1 + document_counts)) / max(1.0, np.log(1 + len(rows)))
-        weights[skipped] = 0
-        is_question = (rows.segments == 0) & ~np.isin(rows.tokens, skipped)
-        counts = np.bincount(rows.tokens[is_question], minlength=vocabulary)
-        asking = np.sort(np.argsort(-counts, kind="stable")[: min(MAX_QUESTION_WORDS, np.count_nonzero(counts))])
-        return cls(weights.astype(np.float32), asking, skipped, shapes)
+        weights[special_ids] = 0
+        is_question = (rows.segments == 0) & ~np.isin(rows.tokens, special_ids)
+        counts = np.bincount(rows.tokens[is_question], minlength=vocab_size)
+        question_words = np.sort(
+            np.argsort(-counts, kind="stable")[: min(MAX_QUESTION_WORDS, np.count_nonzero(counts))]
+        )
+        return cls(weights.astype(np.float32), question_words, special_ids, shapes)
 
     @property
     def width(self) -> int:
@@ -86,8 +88,10 @@ class PassageFeatures:
         words, figures, question_parts = [], [np.zeros((0, len(FIGURES)), np.float32)], []
         vocab_size, width = len(self.weights) + 1, len(NEIGHBOR_OFFSETS) * (len(self.weights) + 1)
         for chunk in (part for part in rows.chunks() if len(part.tokens)):
-            padded, positions = pad_rows(chunk, vocab_size - 1, self.skipped)
-            neighbors = [padded[positions + at] + number * vocab_size for number, at in enumerate(NEIGHBOR_OFFSETS)]
+            padded, positions = pad_rows(chunk, vocab_size - 1, self.special_ids)
+            neighbors = [
+                padded[positions + offset] + index * vocab_size for index, offset in enumerate(NEIGHBOR_OFFSETS)
+            ]
             columns = np.stack(neighbors, axis=1).ravel().astype(np.int32)
             indptr = np.arange(len(positions) + 1) * len(NEIGHBOR_OFFSETS)
             words.append(SparseMatrix(indptr, columns, np.ones(columns.size, np.float32), width))
@@ -97,9 +101,9 @@ class PassageFeatures:
         return ColumnStack((stack_rows(words, width), DenseMatrix(np.concatenate(figures)), question_matrix))
 
     def feature(self, column: int) -> FeatureName:
-        number, token = divmod(column, len(self.weights) + 1)
-        if number < len(NEIGHBOR_OFFSETS):
-            return FeatureName((clipped_token(token, len(self.weights)),), f"{NEIGHBOR_OFFSETS[number]:+d}")
+        index, token = divmod(column, len(self.weights) + 1)
+        if index < len(NEIGHBOR_OFFSETS):
+            return FeatureName((clipped_token(token, len(self.weights)),), f"{NEIGHBOR_OFFSETS[index]:+d}")
         column -= len(NEIGHBOR_OFFSETS) * (len(self.weights) + 1)
         if column < len(FIGURES):
             return FeatureName((), FIGURES[column])
@@ -129,43 +133,46 @@ class PassageFeatures:
     def _figures(self, rows: TokenRows) -> np.ndarray:
         """(T, figures) FIGURES of the tokens."""
         tokens, row_ids = rows.tokens.astype(np.int64), rows.rows()
-        in_passage = (rows.segments == 1) & ~np.isin(tokens, self.skipped)
-        in_question = (rows.segments == 0) & ~np.isin(tokens, self.skipped)
+        in_passage = (rows.segments == 1) & ~np.isin(tokens, self.special_ids)
+        in_question = (rows.segments == 0) & ~np.isin(tokens, self.special_ids)
         size = len(self.weights)
         keys = row_ids * size + tokens
         question_keys = np.unique(keys[in_question])
         total = np.bincount(question_keys // size, self.weights[question_keys % size], len(rows))
-        matched = in_passage & np.isin(keys, question_keys)
-        weight = np.where(matched, self.weights[tokens], 0) / np.maximum(total, 1e-6)[row_ids]
+        is_match = in_passage & np.isin(keys, question_keys)
+        weight = np.where(is_match, self.weights[tokens], 0) / np.maximum(total, 1e-6)[row_ids]
         with_next = np.append(in_question[:-1] & in_question[1:] & (row_ids[:-1] == row_ids[1:]), False)
-        _, numbers = np.unique(keys, return_inverse=True)  # small numbers, so that those of pairs fit into 64 bits
-        pairs = numbers * (len(keys) + 1) + np.append(numbers[1:], len(keys))
+        _, token_numbers = np.unique(
+            keys, return_inverse=True
+        )  # small numbers, so that those of pairs fit into 64 bits
+        pairs = token_numbers * (len(keys) + 1) + np.append(token_numbers[1:], len(keys))
         is_paired = np.append(in_passage[:-1] & in_passage[1:], False) & np.isin(pairs, pairs[with_next])
-        return self._figure_table(rows, in_passage, matched, weight, is_paired)
+        return self._figure_table(rows, in_passage, is_match, weight, is_paired)
 
     def _figure_table(
-        self, rows: TokenRows, in_passage: np.ndarray, matched: np.ndarray, weight: np.ndarray, is_paired: np.ndarray
+        self, rows: TokenRows, in_passage: np.ndarray, is_match: np.ndarray, weight: np.ndarray, is_paired: np.ndarray
     ) -> np.ndarray:
         row_ids, positions = rows.rows(), np.arange(len(rows.tokens))
         row_ends = np.cumsum(rows.lengths)[row_ids]
         row_starts = row_ends - rows.lengths[row_ids]
         count = np.concatenate(([0], np.cumsum(in_passage)))
         passage_position, passage_length = count[positions] - count[row_starts], count[row_ends] - count[row_starts]
-        after_match, before_match = _neighbor_flags(matched, row_ids, 1), _neighbor_flags(matched, row_ids, -1)
-        before = _last_flag_before(after_match, positions, row_starts)
+        after_match, before_match = _neighbor_flags(is_match, row_ids, 1), _neighbor_flags(is_match, row_ids, -1)
+        last_match = _last_flag_before(after_match, positions, row_starts)
         mirrored = _last_flag_before(before_match[::-1], positions, (len(positions) - row_ends)[::-1])
-        behind = len(positions) - 1 - mirrored[::-1]
+        next_match = len(positions) - 1 - mirrored[::-1]
         figure_columns = [
             ~in_passage, positions == row_starts, in_passage & (passage_position == 0),
             in_passage & (passage_position == passage_length - 1),
             self.weights[rows.tokens], passage_position / np.maximum(passage_length, 1),
-            matched, weight, after_match, before_match, _neighbor_flags(is_paired, row_ids, 1), is_paired,
-            (before >= row_starts) / (1 + positions - before), (behind < row_ends) / (1 + behind - positions),
+            is_match, weight, after_match, before_match, _neighbor_flags(is_paired, row_ids, 1), is_paired,
+            (last_match >= row_starts) / (1 + positions - last_match),
+            (next_match < row_ends) / (1 + next_match - positions),
         ]  # fmt: skip
-        for sums_of in (weight, np.where(is_paired | _neighbor_flags(is_paired, row_ids, 1), weight, 0)):
-            sums, after = np.concatenate(([0.0], np.cumsum(sums_of))), positions + 1
+        for token_weights in (weight, np.where(is_paired | _neighbor_flags(is_paired, row_ids, 1), weight, 0)):
+            sums, end = np.concatenate(([0.0], np.cumsum(token_weights))), positions + 1
             figure_columns += [sums[positions] - sums[np.maximum(positions - size, row_starts)] for size in WINDOWS]
-            figure_columns += [sums[np.minimum(after + size, row_ends)] - sums[after] for size in WINDOWS]
+            figure_columns += [sums[np.minimum(end + size, row_ends)] - sums[end] for size in WINDOWS]
         figure_columns += _part_figures(rows.tokens, row_ids, self.shapes[rows.tokens], in_passage, weight)
         table = np.zeros((len(positions), len(FIGURES)), np.float32)
         for column, figures in enumerate(figure_columns):
@@ -181,16 +188,17 @@ class PassageFeatures:
 
     @classmethod
     def load(
-        cls, arrays: Mapping[str, np.ndarray], *, vocabulary: int, skipped: np.ndarray, shapes: np.ndarray
+        cls, arrays: Mapping[str, np.ndarray], *, vocab_size: int, special_ids: np.ndarray, shapes: np.ndarray
     ) -> PassageFeatures:
-        weights, asking = arrays["weights_of_tokens"], arrays["asking"]
-        if weights.dtype != np.float32 or weights.shape != (vocabulary,) or not np.isfinite(weights).all():
+        weights, in_question = arrays["weights_of_tokens"], arrays["asking"]
+        if weights.dtype != np.float32 or weights.shape != (vocab_size,) or not np.isfinite(weights).all():
             message = f"the array 'weights_of_tokens' holds {weights.dtype} {list(weights.shape)}"
-            raise ForebearError(f"{message} instead of {vocabulary} weights", hint="use an earlier checkpoint")
-        if asking.dtype != np.uint8 or asking.shape != (vocabulary,):
-            message = f"the array 'asking' holds {asking.dtype} {list(asking.shape)} instead of {vocabulary} flags"
+            raise ForebearError(f"{message} instead of {vocab_size} weights", hint="use an earlier checkpoint")
+        if in_question.dtype != np.uint8 or in_question.shape != (vocab_size,):
+            actual = f"{in_question.dtype} {list(in_question.shape)}"
+            message = f"the array 'asking' holds {actual} instead of {vocab_size} flags"
             raise ForebearError(message, hint="use an earlier checkpoint")
-        return cls(weights, np.flatnonzero(asking), skipped, shapes)
+        return cls(weights, np.flatnonzero(in_question), special_ids, shapes)
 
 
 def _neighbor_flags(flags: np.ndarray, row_ids: np.ndarray, shift: int) -> np.ndarray:
@@ -218,23 +226,23 @@ def _part_figures(
     in_passage  (T,) whether a token is in a passage
     weights     (T,) fraction of the question's weight; 0 for tokens that are not in it
     """
-    stops = (shapes == STOP) | ~in_passage
-    marks = (shapes == MARK) | stops
+    is_stop = (shapes == STOP_SHAPE) | ~in_passage
+    is_mark = (shapes == MARK_SHAPE) | is_stop
     figures: list[np.ndarray] = []
-    for is_bound in (stops, marks):
+    for is_bound in (is_stop, is_mark):
         part = PassageParts.closed_by(is_bound, row_ids)
-        figures += part.figures(part.having(tokens, weights), part.begins, part.ends | _next_flags(is_bound))
-    is_bound = marks | (weights > 0)
+        figures += part.figures(part.distinct_weights(tokens, weights), part.begins, part.ends | _next_flags(is_bound))
+    is_bound = is_mark | (weights > 0)
     part = PassageParts.closed_by(is_bound | _next_flags(is_bound), row_ids)
-    scores_around = np.where(is_bound[part.begins], 0.0, part.around(weights))
+    scores_around = np.where(is_bound[part.begins], 0.0, part.nearby_weights(weights))
     return figures + part.figures(scores_around, part.begins & ~is_bound, part.ends & ~is_bound)
 
 
 @dataclass(frozen=True, eq=False)
 class PassageParts:
-    """A segmentation of the tokens: `number` (T,) of each token's part, rising from 0; `rows` (P,) of each part."""
+    """A segmentation of the tokens: `part_ids` (T,) of each token's part, rising from 0; `rows` (P,) of each part."""
 
-    number: np.ndarray
+    part_ids: np.ndarray
     rows: np.ndarray
 
     @classmethod
@@ -247,43 +255,46 @@ class PassageParts:
     @property
     def begins(self) -> np.ndarray:
         """(T,) whether a token is the first of its part."""
-        return np.diff(self.number, prepend=-1) != 0
+        return np.diff(self.part_ids, prepend=-1) != 0
 
     @property
     def ends(self) -> np.ndarray:
         """(T,) whether a token is the last of its part."""
         return _next_flags(self.begins)
 
-    def having(self, tokens: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def distinct_weights(self, tokens: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """(P,) total weight of the distinct tokens of each part."""
         positions = np.flatnonzero(weights)
-        keys = self.number[positions] * (int(tokens.max(initial=0)) + 1) + tokens[positions]
+        keys = self.part_ids[positions] * (int(tokens.max(initial=0)) + 1) + tokens[positions]
         first = positions[np.unique(keys, return_index=True)[1]]
-        return np.bincount(self.number[first], weights[first], len(self.rows))
+        return np.bincount(self.part_ids[first], weights[first], len(self.rows))
 
-    def around(self, weights: np.ndarray) -> np.ndarray:
+    def nearby_weights(self, weights: np.ndarray) -> np.ndarray:
         """(P,) total weight of the tokens near each part, within its row."""
         sums = np.concatenate(([0.0], np.cumsum(weights)))
         part_starts, part_ends = np.flatnonzero(self.begins), np.flatnonzero(self.ends)
         row_starts = part_starts[np.searchsorted(self.rows, self.rows)]
         row_ends = part_ends[np.searchsorted(self.rows, self.rows, side="right") - 1]
-        first, last = np.maximum(part_starts - LOOK_BEFORE, row_starts), np.minimum(part_ends + LOOK_AFTER, row_ends)
+        first, last = (
+            np.maximum(part_starts - TOKENS_BEFORE_PART, row_starts),
+            np.minimum(part_ends + TOKENS_AFTER_PART, row_ends),
+        )
         return sums[last + 1] - sums[first]
 
     def figures(self, scores: np.ndarray, may_begin: np.ndarray, may_end: np.ndarray) -> list[np.ndarray]:
         """FIGURES_OF_EACH, from the scores of parts and from the tokens (T,) at which a part may begin and end."""
         firsts = np.flatnonzero(np.diff(self.rows, prepend=-1))
         row_best = np.maximum.reduceat(scores, firsts) if len(firsts) else scores
-        best = np.repeat(row_best, np.diff(np.append(firsts, len(self.rows))))
-        relative = np.divide(scores, best, out=np.zeros(len(scores)), where=best > 0)
-        part_ids = self.number
+        best_scores = np.repeat(row_best, np.diff(np.append(firsts, len(self.rows))))
+        relative = np.divide(scores, best_scores, out=np.zeros(len(scores)), where=best_scores > 0)
+        part_ids = self.part_ids
         is_best = (relative > 1 - TIE_TOLERANCE)[part_ids]
         same_row = self.rows[1:] == self.rows[:-1]
-        before, behind = np.zeros(len(scores)), np.zeros(len(scores))
-        before[1:], behind[:-1] = np.where(same_row, scores[:-1], 0), np.where(same_row, scores[1:], 0)
+        previous_scores, next_scores = np.zeros(len(scores)), np.zeros(len(scores))
+        previous_scores[1:], next_scores[:-1] = np.where(same_row, scores[:-1], 0), np.where(same_row, scores[1:], 0)
         relative = relative[part_ids]
         return [
-            scores[part_ids], relative, is_best, before[part_ids], behind[part_ids],
+            scores[part_ids], relative, is_best, previous_scores[part_ids], next_scores[part_ids],
             may_begin, may_begin & is_best, may_begin * relative, may_end, may_end & is_best, may_end * relative,
         ]  # fmt: skip
 

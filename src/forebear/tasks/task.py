@@ -171,10 +171,10 @@ TOKEN_HEADS = ("tag", "start", "end")  # heads with one output per token; other 
 
 @runtime_checkable
 class Scorer(Protocol):
-    """A torch-free model that computes logits from arrays; `moves` are its CRF transition, start and end scores."""
+    """A torch-free model that computes logits from arrays; `transitions`: of its CRF, with starts and ends."""
 
     @property
-    def moves(self) -> Sequence[np.ndarray] | None: ...
+    def transitions(self) -> Sequence[np.ndarray] | None: ...
 
     def logits(self, inputs: TargetArrays) -> dict[str, np.ndarray]: ...
 
@@ -210,7 +210,7 @@ def predict_logits(model: Model | Scorer, rows: ExampleRows, progress: ProgressF
 def _crf_scores(model: Model | Scorer) -> dict[str, Sequence[np.ndarray]]:
     """The transition, start and end scores of a CRF; empty without one."""
     if isinstance(model, Scorer):
-        return {} if model.moves is None else {"moves": model.moves}
+        return {} if model.transitions is None else {"moves": model.transitions}
     from forebear.nn.heads import TagHead
 
     head = dict(model.heads.items()).get("tag")

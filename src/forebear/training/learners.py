@@ -96,8 +96,8 @@ class CountingLearner(Learner):
         self.model, self.recipe = network, recipe
         self.notes: list[str] = []
         if isinstance(network, NgramModel):
-            network.tally.threads = recipe.threads or cpu_count()
-            network.tally.memory = recipe.max_memory or network.tally.memory
+            network.counter.threads = recipe.threads or cpu_count()
+            network.counter.memory = recipe.max_memory or network.counter.memory
 
     def initialize(self) -> None:
         """Nothing to do: counts start at zero."""

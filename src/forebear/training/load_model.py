@@ -159,11 +159,11 @@ def build_linear_model(spec: ModelSpec, tokenizer: Tokenizer, task: Task, adapta
     max_order = 2 if tokenizer.kind == "words" else 3  # characters and subwords carry less information
     return LinearModel(
         kind,  # pyright: ignore[reportArgumentType]
-        vocabulary=tokenizer.vocab_size,
-        answers=task.num_answers,
+        vocab_size=tokenizer.vocab_size,
+        num_classes=task.num_answers,
         order=max_order if spec.order is None else min(spec.order, max_order),
-        pairs=is_pair_task,
-        skipped=tokenizer.special_ids - {tokenizer.unk_id},
+        is_pair=is_pair_task,
+        special_ids=tokenizer.special_ids - {tokenizer.unk_id},
         shapes=word_shapes(tokenizer.vocabulary()) if kind in ("tag", "span") else None,
     )
 
@@ -237,19 +237,19 @@ def spill_to_run_folder(network: Any, folder: RunFolder) -> Iterator[None]:
     if not isinstance(network, NgramModel):
         yield
         return
-    network.place = folder.path / NGRAM_STORE_FILE
+    network.store_file = folder.path / NGRAM_STORE_FILE
     _remove_leftovers(folder)
     with tempfile.TemporaryDirectory(prefix=".counts-", dir=folder.path) as spill_folder:
-        network.tally.folder = Path(spill_folder)
+        network.counter.folder = Path(spill_folder)
         yield
         save_ngram_store(network, folder)
-        network.tally.folder = None
+        network.counter.folder = None
 
 
 def save_ngram_store(network: NgramModel, folder: RunFolder) -> None:
     """Builds the hash table of a run's weights if the model is large and the folder is writable."""
     file = folder.path / NGRAM_STORE_FILE
-    if network.tally.folder is None:  # no process is counting here
+    if network.counter.folder is None:  # no process is counting here
         _remove_leftovers(folder)
     try:
         if (table := network.build_store(file)) is not None:
@@ -260,7 +260,7 @@ def save_ngram_store(network: NgramModel, folder: RunFolder) -> None:
         else:
             file.unlink(missing_ok=True)  # left by an earlier model
     except OSError:
-        network.place = None
+        network.store_file = None
 
 
 def _mark_verified(file: Path) -> None:

@@ -46,7 +46,7 @@ def test_a_second_use_starts_at_once_and_any_change_is_noticed(story, pieces, tm
     others = [
         prepare_corpus([renamed], pieces, sentences="lines"),
         prepare_corpus([renamed], pieces, sentences="whole"),
-        prepare_corpus([renamed], pieces, reading=TextFormat(documents="lines")),
+        prepare_corpus([renamed], pieces, text_format=TextFormat(documents="lines")),
         prepare_corpus([renamed], pieces, segmenter=Segmenter()),
         prepare_corpus([renamed], train_tokenizer("characters", [STORY])),
     ]
@@ -66,7 +66,7 @@ def test_a_name_that_changes_how_a_file_is_read_is_noticed(tmp_path, pieces):
 
 def test_unchanged_files_are_not_even_read_again(story, pieces, monkeypatch):
     os.utime(story, ns=(10**18, 10**18))
-    monkeypatch.setattr(surveying, "STABLE_AFTER", -(10**18))  # as if the file had been at rest for long
+    monkeypatch.setattr(surveying, "STABLE_AFTER_NS", -(10**18))  # as if the file had been at rest for long
     prepare_corpus([story], pieces)
     monkeypatch.setattr(surveying, "sources_digest", lambda _: pytest.fail("it was read again"))
     prepare_corpus([story], pieces)
@@ -106,7 +106,10 @@ def test_duplicates_share_a_side_and_sides_are_stable(tmp_path, pieces):
         )
     )
     by_line = TextFormat(documents="lines")
-    small, large = prepare_corpus([one], pieces, reading=by_line), prepare_corpus([more], pieces, reading=by_line)
+    small, large = (
+        prepare_corpus([one], pieces, text_format=by_line),
+        prepare_corpus([more], pieces, text_format=by_line),
+    )
     split, later = small.split(0.2), large.split(0.2)
     assert split.method == later.method == "content"
     assert sorted([*split.train.units[:, 0], *split.held_out.units[:, 0]]) == list(range(400))  # a sentence each

@@ -26,8 +26,10 @@ def made(
     """The corpus of this text; with `most`, read once if it has no more bytes than that."""
     reading = TextFormat(**how)
     once = None if most is None else SinglePassText(reading, "lines", most)
-    tokenizer = tokenizer_for("spaces", [text], reading, learning, once=once)
-    return prepare_corpus([text], tokenizer, reading=reading, sentences="lines", to=folder, workers=1, once=once), once
+    tokenizer = tokenizer_for("spaces", [text], reading, learning, single_pass=once)
+    return prepare_corpus(
+        [text], tokenizer, text_format=reading, sentences="lines", to=folder, workers=1, single_pass=once
+    ), once
 
 
 def compared(text: Path, folder: Path, learning: TokenizerTrainingOptions, **how) -> bool:
@@ -97,8 +99,8 @@ def test_a_text_that_changes_in_between_is_told(tmp_path, monkeypatch):
     text = tmp_path / "text.txt"
     text.write_text("a b c\n")
     once = SinglePassText(TextFormat(), "lines", 1 << 20)
-    tokenizer = tokenizer_for("spaces", [text], TextFormat(), TokenizerTrainingOptions(), once=once)
+    tokenizer = tokenizer_for("spaces", [text], TextFormat(), TokenizerTrainingOptions(), single_pass=once)
     text.write_text("a b d\nc\n")
-    corpus = prepare_corpus([text], tokenizer, sentences="lines", workers=1, once=once)
+    corpus = prepare_corpus([text], tokenizer, sentences="lines", workers=1, single_pass=once)
     assert corpus.metadata["counts"]["tokens"] == 4
     assert corpus.metadata["counts"]["unknown"] == 1

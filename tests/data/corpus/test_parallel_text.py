@@ -170,7 +170,7 @@ def corpus_of(lines: list[str]) -> ParallelCorpus:
     files = read_parallel([write("a.tsv", lines)], ParallelFormat())
     tokenizer = train_tokenizer("wordpiece", ["alpha beta gamma delta"] * 30, size=60)
     lines_of = TextFormat(documents="lines", format="text")
-    one, two = (prepare_corpus([path], tokenizer, reading=lines_of, sentences="whole") for path in files.paths)
+    one, two = (prepare_corpus([path], tokenizer, text_format=lines_of, sentences="whole") for path in files.paths)
     return ParallelCorpus(files, one, two)
 
 

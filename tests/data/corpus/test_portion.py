@@ -42,7 +42,7 @@ def test_sums_are_those_of_the_sentences(documents, data, block):
     numbers = data.draw(st.lists(st.integers(0, len(documents) - 1), unique=True))
     some = Subset(corpus, corpus.all_documents().units[numbers].reshape(-1, 2))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(subset, "BLOCK", block)
+        patch.setattr(subset, "UNITS_PER_BLOCK", block)
         assert some.unit_bytes.tolist() == [sum(size for _, size, _ in documents[n]) for n in numbers]
         assert some.unit_unknown_bytes.tolist() == [sum(lost for _, _, lost in documents[n]) for n in numbers]
     assert (some.num_bytes, some.unknown_bytes) == (
@@ -65,7 +65,7 @@ def test_sums_are_those_of_the_sentences(documents, data, block):
 def test_the_first_bytes(documents, size, block):
     whole = corpus_of(documents).all_documents()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(subset, "BLOCK", block)
+        patch.setattr(subset, "UNITS_PER_BLOCK", block)
         some = whole.first(size)
     assert listed(some) == listed(whole)[: len(listed(some))]
     assert some.units[:-1].tolist() == whole.units[: len(some) - 1].tolist()
@@ -83,7 +83,7 @@ def test_the_end_is_held_out_where_documents_are_too_few(documents, share, block
         assert "--sentences lines" in caught.value.hint
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(subset, "BLOCK", block)
+        patch.setattr(subset, "UNITS_PER_BLOCK", block)
         split = corpus.split(share)
     assert split.method == "position"
     assert len(split.train) > 0 < len(split.held_out)
@@ -110,7 +110,7 @@ def test_a_novel_is_split_at_the_same_place_whatever_the_tokenizer(tmp_path):
     for kind in ("characters", "words", "bytepair"):
         tokenizer = train_tokenizer(kind, [novel])
         corpus = prepare_corpus(
-            [tmp_path / "novel.txt"], tokenizer, reading=TextFormat(documents="files"), to=tmp_path / kind
+            [tmp_path / "novel.txt"], tokenizer, text_format=TextFormat(documents="files"), to=tmp_path / kind
         )
         split = corpus.split(0.1)
         assert (split.method, len(split.train), len(split.held_out)) == ("position", 1, 1)

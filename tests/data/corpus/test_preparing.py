@@ -132,7 +132,7 @@ def test_word_starts_by_segmentation_by_tags_and_by_pieces(tmp_path):
     assert words(bare) == [*"我们研究语言模型。", "unbelievable"]
     tagged = tmp_path / "tagged.txt"
     tagged.write_text("我/r 们/k  研究语言/n 模型/n 。/w")
-    given_words = prepare_corpus([tagged], pieces, reading=TextFormat(format="tagged"))
+    given_words = prepare_corpus([tagged], pieces, text_format=TextFormat(format="tagged"))
     assert words(given_words) == ["我", "们", "研究语言", "模型", "。"]
 
 
@@ -142,7 +142,7 @@ def test_words_as_the_source_tells_them(tmp_path):
     how = TextFormat(format="tagged")
     words = tokenizer_for("words", [tagged], how)
     assert set(words.vocabulary()[5:]) == {"今天天气", "很", "好", "。"}
-    corpus = prepare_corpus([tagged], words, reading=how)
+    corpus = prepare_corpus([tagged], words, text_format=how)
     assert [words.id_to_token(i) for i in corpus.ids.tolist()] == ["今天天气", "很", "好", "。", "今天天气", "好"]
 
 
@@ -226,7 +226,7 @@ def test_the_ledger_adds_up_for_any_text(tmp_path_factory, pieces, parts, divisi
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shards, "SHARD_CHARACTERS", shard)
         corpus = prepare_corpus(
-            [folder / "t.txt"], pieces, reading=TextFormat(documents=division), sentences=mode, to=folder / "c"
+            [folder / "t.txt"], pieces, text_format=TextFormat(documents=division), sentences=mode, to=folder / "c"
         )
     corpus.ledger.verify()
     counts = corpus.ledger.stage("tokens").outputs
@@ -250,7 +250,7 @@ def test_the_ledger_adds_up_for_any_text(tmp_path_factory, pieces, parts, divisi
 )
 def test_real_corpora_add_up(data, tmp_path, name, how):
     characters = train_tokenizer("characters", [STORY])
-    corpus = prepare_corpus([data / "corpora" / name], characters, reading=how, to=tmp_path / "c", workers=2)
+    corpus = prepare_corpus([data / "corpora" / name], characters, text_format=how, to=tmp_path / "c", workers=2)
     corpus.ledger.verify()
     read = corpus.ledger.stage("read")
     assert read.inputs["bytes"] == (data / "corpora" / name).stat().st_size

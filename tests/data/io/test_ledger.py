@@ -2,7 +2,7 @@
 
 import pytest
 
-from forebear.data.io.ledger import EXAMPLES, Ledger, LedgerError
+from forebear.data.io.ledger import MAX_EXAMPLES, Ledger, LedgerError
 
 
 def filled() -> Ledger:
@@ -46,5 +46,5 @@ def test_counts_are_exact_and_examples_bounded():
     for line in range(1000):
         ledger.drop("read", "empty", file="a", line=line, documents=1)
     assert ledger.drops["empty"].count == len(seen) == 1000
-    assert len(ledger.drops["empty"].examples) == EXAMPLES
+    assert len(ledger.drops["empty"].examples) == MAX_EXAMPLES
     assert ledger.stages["read"].dropped["empty"]["documents"] == 1000

@@ -286,7 +286,7 @@ def test_the_size_of_blocks_and_parts_changes_nothing(tmp_path_factory, lines, b
     path.write_text("\n".join(lines))
     whole, _ = read(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("forebear.data.io.files.BLOCK", block)
+        patch.setattr("forebear.data.io.files.BLOCK_BYTES", block)
         patch.setattr("forebear.data.io.documents.PART_CHARACTERS", part)
         pieces, _ = read(path)
     joined, places = [], []

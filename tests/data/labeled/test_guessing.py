@@ -39,7 +39,7 @@ def read(path, task=None, **options):
 
 def bare(example):
     kind = type(example)
-    return kind(*(getattr(example, name) for name in kind.__slots__ if name != "place"))
+    return kind(*(getattr(example, name) for name in kind.__slots__ if name != "location"))
 
 
 WORDS = "I loved every minute of it|What a waste of time|好看极了，值得再看一遍|剧情拖沓，毫无新意".split("|")
@@ -143,7 +143,7 @@ def test_csv_with_quotes_and_newlines_inside_them(file, delimiter, name, header)
     assert (task, form.kind, form.delimiter) == ("classification", "csv", delimiter)
     kept = list(read_examples(path, task, form))
     assert [example.texts[0] for example in kept] == texts
-    assert kept[2].place.line == 2 + header + 2  # behind a record of two lines
+    assert kept[2].location.line == 2 + header + 2  # behind a record of two lines
 
 
 def test_prose_is_no_table_of_commas(file):

@@ -30,7 +30,7 @@ def read(path, task=None):
 
 def bare(example):
     kind = type(example)
-    return kind(*(getattr(example, name) for name in kind.__slots__ if name != "place"))
+    return kind(*(getattr(example, name) for name in kind.__slots__ if name != "location"))
 
 
 @pytest.mark.parametrize(

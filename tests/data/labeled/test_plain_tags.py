@@ -37,12 +37,12 @@ def test_words_and_their_tags_in_lines(file: Path):
     assert (task, form.kind) == ("tagging", "tagged")
     assert notes == ["a sentence a line, word/tag word/tag: 8 tags among the first 19 words: c, m, n, ns, p, r, v, w"]
     found = list(read_examples(str(file), task, form))
-    assert [one.place.line for one in found] == [1, 2, 4]
+    assert [one.location.line for one in found] == [1, 2, 4]
     assert found[1] == TaggedExample(
-        ("他", "在", "中央", "人民", "电台", "工作", "。"), ("r", "p", "n", "n", "n", "v", "w"), found[1].place
+        ("他", "在", "中央", "人民", "电台", "工作", "。"), ("r", "p", "n", "n", "n", "v", "w"), found[1].location
     )
     assert found[2] == TaggedExample(
-        ("“", "1/2", "与", "/", "[", "和", "]", "”"), ("w", "m", "c", "w", "w", "c", "w", "w"), found[2].place
+        ("“", "1/2", "与", "/", "[", "和", "]", "”"), ("w", "m", "c", "w", "w", "c", "w", "w"), found[2].location
     )
 
 

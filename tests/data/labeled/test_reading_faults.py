@@ -134,7 +134,7 @@ def test_a_bad_row_is_named_and_left_out(file, form, row, reason):
     assert (caught.value.file, caught.value.line) == (str(path), good.count("\n") + 1)
     assert "--on-bad-rows skip" in caught.value.hint
     bad = []
-    kept = list(read_examples(path, task, form, on_bad_rows="skip", bad=bad))
+    kept = list(read_examples(path, task, form, on_bad_rows="skip", rejected=bad))
     assert len(kept) == 2
     assert [(row.file, row.line) for row in bad] == [(str(path), good.count("\n") + 1)]
     assert reason in bad[0].reason
@@ -181,8 +181,8 @@ def test_what_is_bad_in_squad_is_named_by_its_id(file):
         list(read_examples(path, "answering", LabeledFormat("squad")))
     assert caught.value.line is None
     bad = []
-    (kept,) = read_examples(path, "answering", LabeledFormat("squad"), on_bad_rows="skip", bad=bad)
-    assert kept.place.name == "q3"
+    (kept,) = read_examples(path, "answering", LabeledFormat("squad"), on_bad_rows="skip", rejected=bad)
+    assert kept.location.name == "q3"
     assert [row.name for row in bad] == ["q1", "q2"]
     assert "half a character" in bad[1].reason
 
@@ -262,20 +262,22 @@ def test_form_and_task_must_fit(file):
     with pytest.raises(InputError, match="--labels is 'maybe'"):
         read_examples(path, "classification", TWO, labels="maybe")
     with pytest.raises(ValueError, match="no labels that could be known"):
-        read_examples(path, "answering", ASKED, known=["x"])
+        read_examples(path, "answering", ASKED, known_labels=["x"])
 
 
 def test_a_label_nobody_knows_is_bad_where_labels_are_known(file):
     path = file("a\tx\nb\tyy\nc\tx\n")
     with pytest.raises(InputError, match="the label 'yy' is not among those that are known: x, y") as caught:
-        list(read_examples(path, "classification", TWO, known=["y", "x"]))
+        list(read_examples(path, "classification", TWO, known_labels=["y", "x"]))
     assert caught.value.line == 2
     bad = []
-    assert len(list(read_examples(path, "classification", TWO, known=["x"], on_bad_rows="skip", bad=bad))) == 2
+    assert (
+        len(list(read_examples(path, "classification", TWO, known_labels=["x"], on_bad_rows="skip", rejected=bad))) == 2
+    )
     assert [row.line for row in bad] == [2]
-    assert len(list(read_examples(path, "classification", TWO, known=["x"], labels="absent"))) == 3
+    assert len(list(read_examples(path, "classification", TWO, known_labels=["x"], labels="absent"))) == 3
     with pytest.raises(InputError, match="the tag 'B-X' is not among"):
-        list(read_examples(file("他\tB-X\n"), "tagging", WORDS, known=["O"]))
+        list(read_examples(file("他\tB-X\n"), "tagging", WORDS, known_labels=["O"]))
 
 
 def test_marks_line_ends_and_nul_are_no_part_of_labels(file):
@@ -300,5 +302,5 @@ def test_an_example_of_each_kind_says_where_it_stands(file):
     for form in (TWO, NAMED, QUOTED, RECORDS, WORDS, LISTED, CHOICES, ASKED):
         path = file(GOOD[id(form)] + "\n")
         (one,) = read_examples(path, TASK.get(id(form), "classification"), form)
-        assert (one.place.file, one.place.line) == (str(path), 1 + form.header)
+        assert (one.location.file, one.location.line) == (str(path), 1 + form.header)
         assert not isinstance(one, QuestionExample) or one.answers == (AnswerSpan(5, "她"),)

@@ -82,7 +82,7 @@ def test_real_words_and_tags(data, path, sentences, words, entities):
         assert sum(tag.startswith("B-") for one in kept for tag in one.tags) == entities
     lines = path.read_text(encoding="utf-8").split("\n")
     for one in kept[::50]:
-        assert lines[one.place.line - 1].split("\t") == [one.words[0], one.tags[0]]
+        assert lines[one.location.line - 1].split("\t") == [one.words[0], one.tags[0]]
 
 
 def test_a_train_file_of_spaces_and_a_test_file_of_tabs_are_read_by_one_form(data, file):
@@ -100,19 +100,19 @@ def test_real_questions(data, path, count, bad, mended):
     path = data / "tasks" / path
     task, form, _ = detect_format(path)
     left_out, put_right = [], []
-    kept = list(read_examples(path, task, form, on_bad_rows="skip", bad=left_out, repaired=put_right))
+    kept = list(read_examples(path, task, form, on_bad_rows="skip", rejected=left_out, repaired=put_right))
     assert (task, len(kept) + len(left_out), len(left_out), len(put_right)) == ("answering", count, bad, mended)
     for one in kept:
         assert one.answers
         assert all(one.passage[span.start :].startswith(span.text) for span in one.answers)
     told = json.loads(path.read_text(encoding="utf-8"))["data"]
     asked = {q["id"]: (p["context"], q) for a in told for p in a["paragraphs"] for q in p["qas"]}
-    assert {row.name for row in left_out} | {one.place.name for one in kept} == set(asked)
+    assert {row.name for row in left_out} | {one.location.name for one in kept} == set(asked)
     moved = {row.name for row in put_right}
     for one in kept:
-        passage, question = asked[one.place.name]
+        passage, question = asked[one.location.name]
         assert (one.passage, one.question) == (passage, question["question"])
-        if one.place.name not in moved:
+        if one.location.name not in moved:
             assert one.answers == tuple(AnswerSpan(it["answer_start"], it["text"]) for it in question["answers"])
 
 
@@ -156,7 +156,7 @@ def test_labels_that_are_optional_or_not_read(file):
 def test_columns_are_found_by_name_in_any_order_and_rows_keep_their_names(file):
     form = detect_format(file("id,text,label\n7,some text,x\n8,other text,y\n")).file_format
     (one,) = read_examples(file("extra,label,id,text\nz,x,9,moved\n"), "classification", form)
-    assert one == LabeledExample(("moved",), "x", ExampleLocation(str(one.place.file), 2, "9"))
+    assert one == LabeledExample(("moved",), "x", ExampleLocation(str(one.location.file), 2, "9"))
 
 
 def test_order_and_places_are_kept_over_blocks(file):

@@ -28,9 +28,9 @@ def test_shares_are_met_and_order_is_kept():
     split = split_examples(given_, dev=0.1, test=0.2)
     assert len(split.dev) == pytest.approx(2000, abs=130)  # three standard deviations
     assert len(split.test) == pytest.approx(4000, abs=170)
-    assert sorted([*split.train, *split.dev, *split.test], key=lambda it: it.place.line) == given_
+    assert sorted([*split.train, *split.dev, *split.test], key=lambda it: it.location.line) == given_
     for side in (split.train, split.dev, split.test):
-        assert [it.place.line for it in side] == sorted(it.place.line for it in side)
+        assert [it.location.line for it in side] == sorted(it.location.line for it in side)
     assert split.notes == []
 
 
@@ -42,7 +42,17 @@ def test_the_same_seed_gives_the_same_split_and_another_seed_another():
 
 def test_this_very_split_is_what_it_always_was():
     """A hash that changes with the version or the process would move examples from training into the examination."""
-    assert [it.place.line for it in split_examples(labelled(40), dev=0.2).dev] == [11, 15, 16, 20, 21, 23, 26, 28, 37]
+    assert [it.location.line for it in split_examples(labelled(40), dev=0.2).dev] == [
+        11,
+        15,
+        16,
+        20,
+        21,
+        23,
+        26,
+        28,
+        37,
+    ]
 
 
 def test_rows_that_are_added_move_nobody():
@@ -153,7 +163,7 @@ def test_shares_that_leave_nothing_are_refused(dev, test):
 def test_leaks_are_counted_and_placed():
     train = labelled(100)
     test = [
-        replace(train[3], place=ExampleLocation("test.tsv", 1)),
+        replace(train[3], location=ExampleLocation("test.tsv", 1)),
         LabeledExample(("第4句   TEXT",), "0", ExampleLocation("test.tsv", 2)),
         LabeledExample(("new",), "0", ExampleLocation("test.tsv", 3)),
     ]

@@ -52,7 +52,7 @@ def test_what_texts_have_and_a_vocabulary_lacks_can_be_added():
     assert found[0] == "zebra"  # three times
     assert set(found) == {"zebra", "okapi", "首都机场"} or set(found) == {"zebra", "okapi", "首都", "机场"}
     assert "The" in missing_words(old, texts, 1)
-    new, added = extend_vocabulary(old, found, found=True)
+    new, added = extend_vocabulary(old, found, are_from_text=True)
     assert list(added) == found
     assert old.unk_id not in new.encode("zebra okapi").ids
     assert missing_words(new, texts, 2) == []
@@ -65,12 +65,12 @@ def test_the_first_words_in_chinese_bring_their_segmenter():
     for split in ("punctuation", "spaces"):
         old = train_tokenizer("words", ["the cat sat on the mat"] * 3, split=split)
         words = [word for word in found if split == "punctuation" or word.isalpha()]
-        new, _ = extend_vocabulary(old, words, found=True,
+        new, _ = extend_vocabulary(old, words, are_from_text=True,
                           segmenter=Segmenter())  # fmt: skip
         assert (new.segmenter is not None) == (split == "punctuation"), "where spaces part words, nothing else does"
-    new, _ = extend_vocabulary(english, found, found=True, segmenter=Segmenter())
+    new, _ = extend_vocabulary(english, found, are_from_text=True, segmenter=Segmenter())
     assert new.unk_id not in new.encode(text).ids
     assert new.encode("the cat sat").ids.tolist() == english.encode("the cat sat").ids.tolist()
     again = Tokenizer(new.spec)
     assert again.encode(text).ids.tolist() == new.encode(text).ids.tolist()
-    assert extend_vocabulary(english, ["okapi"], found=True, segmenter=Segmenter())[0].segmenter is None
+    assert extend_vocabulary(english, ["okapi"], are_from_text=True, segmenter=Segmenter())[0].segmenter is None

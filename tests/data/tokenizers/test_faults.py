@@ -195,7 +195,7 @@ from forebear.data.io.reader import TextFormat
 if __name__ == "__main__":
     text, tokenizer, to, division, workers = sys.argv[1:6]
     how = TextFormat(documents=division)
-    corpus = prepare.prepare_corpus([text], Tokenizer.load(tokenizer), to=to, reading=how, workers=int(workers))
+    corpus = prepare.prepare_corpus([text], Tokenizer.load(tokenizer), to=to, text_format=how, workers=int(workers))
     own = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))  # maxrss would be the caller's
     peak = [int(own.split()[1]), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss]
     print(json.dumps({"peak": peak, "tokens": len(corpus)}))

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forebear.data.tokenizers.char_ids import (
-    CHAR_MARKERS,
+    CHAR_PADDING,
     NUM_SYMBOLS,
-    TEXT_BEGINS,
-    TEXT_ENDS,
-    WORD_BEGINS,
-    WORD_ENDS,
+    TEXT_END,
+    TEXT_START,
+    WORD_END,
+    WORD_START,
     CharIds,
 )
 
@@ -26,7 +26,7 @@ def spelling(longest: int = 10) -> CharIds:
 
 def test_symbols_are_those_of_the_published_files():
     """258 and 259 are the marks of a word, 260 is what lies beyond it: the published numbers less one."""
-    assert (TEXT_BEGINS, TEXT_ENDS, WORD_BEGINS, WORD_ENDS, CHAR_MARKERS) == (256, 257, 258, 259, 260)
+    assert (TEXT_START, TEXT_END, WORD_START, WORD_END, CHAR_PADDING) == (256, 257, 258, 259, 260)
     assert NUM_SYMBOLS == 261
 
 
@@ -72,9 +72,9 @@ def test_any_word_of_any_script_can_be_read_back(words: list[str], longest: int)
     rows = own.char_rows(np.arange(len(words)))
     assert rows.shape == (len(words), longest)
     for number, (row, word) in enumerate(zip(rows.tolist(), words, strict=True)):
-        end = row.index(WORD_ENDS)
-        assert row[0] == WORD_BEGINS
-        assert set(row[end + 1 :]) <= {CHAR_MARKERS}
+        end = row.index(WORD_END)
+        assert row[0] == WORD_START
+        assert set(row[end + 1 :]) <= {CHAR_PADDING}
         written = word.encode("utf-8", "replace")
         assert bytes(row[1:end]) == written[: longest - 2]
         assert (number in own.truncated_ids()) == (len(written) > longest - 2)

@@ -44,7 +44,7 @@ def by_hand(texts: list[str]) -> list[list[str]]:
 
 def found(known: WhitespaceWords, texts: list[str]) -> list[list[str]]:
     """The words of each text, by their numbers; where they begin is compared with the texts themselves."""
-    told = known.look_up_texts(texts, units=True)
+    told = known.look_up_texts(texts, with_starts=True)
     names, whole = known.texts(), " ".join(map(replace_surrogates, texts))
     spoken = [names[number] for number in told.ids.tolist()]
     for begin, name in zip(told.starts.tolist(), spoken, strict=True):

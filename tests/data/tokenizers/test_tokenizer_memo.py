@@ -12,7 +12,7 @@ from forebear.data.segmentation import Segmenter, has_han
 from forebear.data.tokenizers import pretokens, token_cache
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import train_tokenizer
-from forebear.data.tokenizers.wordpiece import BERT_HAN_BLOCKS
+from forebear.data.tokenizers.wordpiece import BERT_CJK_BLOCKS
 from forebear.data.unicode import HAN_BLOCKS, code_points, is_han
 from nasty import FRAGMENTS, lines, strings
 
@@ -70,7 +70,7 @@ def test_many_texts_as_one_by_one(made, way, texts):
 @settings(max_examples=150, deadline=None)
 @given(texts=st.lists(strings(), max_size=4))
 def test_spans_from_memory_are_those_of_rust(made, way, texts):
-    remembered = made[way]._cache.encode_many(texts, made[way]._segmenter_boundaries(texts), spans=True)
+    remembered = made[way]._cache.encode_many(texts, made[way]._segmenter_boundaries(texts), with_offsets=True)
     plain = made[way]._encode_uncached(texts)
     for name in ("ids", "counts", "unknown_bytes", "first", "last"):
         assert getattr(remembered, name).tolist() == getattr(plain, name).tolist(), name
@@ -155,7 +155,7 @@ def test_nothing_and_empty_texts(made):
 def test_chinese_characters_are_those_of_the_segmenter():
     codes = np.array([c for c in range(0x110000) if not 0xD800 <= c < 0xE000], np.uint32)
     assert is_han(codes).tolist() == [has_han(chr(c)) for c in codes.tolist()]
-    assert HAN_BLOCKS != BERT_HAN_BLOCKS
+    assert HAN_BLOCKS != BERT_CJK_BLOCKS
 
 
 def test_blocks_that_bert_sets_apart():
@@ -164,7 +164,7 @@ def test_blocks_that_bert_sets_apart():
     apart = BertNormalizer(clean_text=False, strip_accents=False, lowercase=False)
     codes = [c for c in range(0x40000) if not 0xD800 <= c < 0xE000]
     found = [c for c in codes if apart.normalize_str(chr(c)) != chr(c)]
-    assert found == [c for first, last in BERT_HAN_BLOCKS for c in range(first, last + 1)]
+    assert found == [c for first, last in BERT_CJK_BLOCKS for c in range(first, last + 1)]
 
 
 def test_lone_surrogates_are_replaced_one_for_one(made):

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_ngram_models import END, VOCABULARY, contexts, count, counted_model, skewed_texts, text_lists
 
-from forebear.data.io.safetensors import _file_of, release_pages
+from forebear.data.io.safetensors import _memmap_of, release_pages
 from forebear.errors import ForebearError
 from forebear.kernels import ngram_counts as kernels
 from forebear.kernels.ngram_counts import TEXT_BORDER, ngram_levels, ngram_levels_reference
 from forebear.kernels.ngram_table import NGRAM_SCORING_BLOCK
-from forebear.statistical.array_pool import LARGE, ArrayPool, save_arrays
+from forebear.statistical.array_pool import MIN_FILE_BYTES, ArrayPool, save_arrays
 from forebear.statistical.ngram import counts as counts_module
 from forebear.statistical.ngram import language_model
 from forebear.statistical.ngram import smoothing as smoothing_module
@@ -37,15 +37,17 @@ def build_large_model(
 ) -> NgramModel:
     """A model built as if it were large."""
     model = counted_model(given_texts, order, smoothing, **options)
-    original_values = [(module, module.BLOCK_NGRAMS) for module in (counts_module, language_model, smoothing_module)]
+    original_values = [
+        (module, module.MIN_COMPILED_NGRAMS) for module in (counts_module, language_model, smoothing_module)
+    ]
     for module, _ in original_values:
-        module.BLOCK_NGRAMS = -1
+        module.MIN_COMPILED_NGRAMS = -1
     try:
         model.probabilities()
         _ = model.ngrams
     finally:
         for module, block_ngrams in original_values:
-            module.BLOCK_NGRAMS = block_ngrams
+            module.MIN_COMPILED_NGRAMS = block_ngrams
     assert isinstance(model.probabilities(), NgramStore)
     return model
 
@@ -57,7 +59,7 @@ def build_large_model(
 def test_ngram_levels_equal_the_reference(rows: list[list[int]], order: int, threads: int):
     text = np.array([token for row in rows for token in (*row, TEXT_BORDER)], np.int32)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "PARTITION_STEP", 1)
+        patch.setattr(kernels, "GROUPS_PER_STEP", 1)
         levels = ngram_levels(text.copy(), 5, order, threads)
     for level, expected_level in zip(levels, ngram_levels_reference(text, 5, order), strict=True):
         assert all(np.array_equal(array, expected) for array, expected in zip(level, expected_level, strict=True))
@@ -66,17 +68,17 @@ def test_ngram_levels_equal_the_reference(rows: list[list[int]], order: int, thr
 def test_ngram_counts_have_the_narrowest_dtype():
     text = np.array([*[0] * 70_000, TEXT_BORDER, *[1, 2] * 300, TEXT_BORDER], np.int32)
     levels = ngram_levels(text.copy(), 3, 3)
-    assert [level.times.dtype for level in levels] == [np.int32, np.int32]
-    assert levels[0].times.tolist() == [69_999, 300, 299]
+    assert [level.counts.dtype for level in levels] == [np.int32, np.int32]
+    assert levels[0].counts.tolist() == [69_999, 300, 299]
     assert levels[1].continuations.dtype == np.uint16
-    assert ngram_levels(np.array([0, 1, 0, 1, TEXT_BORDER], np.int32), 3, 3)[1].times.dtype == np.uint16
+    assert ngram_levels(np.array([0, 1, 0, 1, TEXT_BORDER], np.int32), 3, 3)[1].counts.dtype == np.uint16
 
 
 def test_ngram_levels_of_large_groups_equal_the_reference(monkeypatch: pytest.MonkeyPatch):
     rng = np.random.default_rng(0)
     text = rng.integers(-1, 3, 20_000).astype(np.int32)
     text[-1] = TEXT_BORDER
-    monkeypatch.setattr(kernels, "PARTITION_STEP", 16)
+    monkeypatch.setattr(kernels, "GROUPS_PER_STEP", 16)
     for level, expected_level in zip(
         ngram_levels(text.copy(), 3, 6, 2), ngram_levels_reference(text, 3, 6), strict=True
     ):
@@ -186,7 +188,7 @@ def test_ngram_counts_on_disk_equal_those_in_memory(given_texts: list[list[int]]
     in_memory = counted_model(given_texts, order)
     with tempfile.TemporaryDirectory() as folder:
         model = counted_model([], order)
-        model.tally.folder, model.tally.memory = Path(folder), 1
+        model.counter.folder, model.counter.memory = Path(folder), 1
         before, counts_module.MIN_TEXT_TOKENS = counts_module.MIN_TEXT_TOKENS, 1
         try:
             for first in range(0, len(given_texts), size):
@@ -206,7 +208,7 @@ def test_ngram_counts_above_32_bits(tmp_path: Path):
     """Counts merged with themselves until one needs more than 32 bits."""
     model = counted_model(skewed_texts(1), 3)
     for _ in range(31):
-        model.tally.reset(merge_counts([model.counts, model.counts], tmp_path))
+        model.counter.reset(merge_counts([model.counts, model.counts], tmp_path))
     assert int(model.counts.counts[2].max()) > 1 << 32
     assert np.exp(model.next_log_probs([np.array([END, 3])])).sum() == pytest.approx(1, abs=1e-6)
     loaded = counted_model([], 3)
@@ -215,14 +217,14 @@ def test_ngram_counts_above_32_bits(tmp_path: Path):
 
 
 def test_array_pool_spills_to_disk_above_its_memory(tmp_path: Path):
-    pool = ArrayPool(LARGE, tmp_path)
-    first, second = pool.zeros(LARGE // 8, np.int64), pool.zeros((LARGE // 8, 1), np.int64)
-    assert _file_of(first) is None
-    assert _file_of(second) is not None
+    pool = ArrayPool(MIN_FILE_BYTES, tmp_path)
+    first, second = pool.zeros(MIN_FILE_BYTES // 8, np.int64), pool.zeros((MIN_FILE_BYTES // 8, 1), np.int64)
+    assert _memmap_of(first) is None
+    assert _memmap_of(second) is not None
     second[:] = 7
-    assert int(second.sum()) == 7 * (LARGE // 8)
+    assert int(second.sum()) == 7 * (MIN_FILE_BYTES // 8)
     pool.release(first)
-    assert _file_of(pool.empty(LARGE // 8, np.int64)) is None
+    assert _memmap_of(pool.empty(MIN_FILE_BYTES // 8, np.int64)) is None
     assert os.listdir(tmp_path) == []
 
 
@@ -230,18 +232,18 @@ def test_released_pages_take_no_memory(tmp_path: Path):
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-    array = ArrayPool(0, tmp_path).zeros(LARGE // 2, np.int64)
+    array = ArrayPool(0, tmp_path).zeros(MIN_FILE_BYTES // 2, np.int64)
     array[:] = 7
     before = resident()
     release_pages(array[5:], np.zeros(3))
-    assert before - resident() > LARGE * 2
+    assert before - resident() > MIN_FILE_BYTES * 2
     assert (array == 7).all()
 
 
 def test_array_pool_releases_only_its_own_arrays(tmp_path: Path):
-    pool = ArrayPool(LARGE, tmp_path)
-    array = pool.empty(LARGE // 8, np.int64)
-    pool.release(np.zeros(LARGE, np.uint8), array[1:])
+    pool = ArrayPool(MIN_FILE_BYTES, tmp_path)
+    array = pool.empty(MIN_FILE_BYTES // 8, np.int64)
+    pool.release(np.zeros(MIN_FILE_BYTES, np.uint8), array[1:])
     assert pool.bytes_used == array.nbytes
     pool.release(array)
     assert pool.bytes_used == 0
@@ -249,16 +251,16 @@ def test_array_pool_releases_only_its_own_arrays(tmp_path: Path):
 
 def test_duplicate_ngram_hashes_are_detected():
     from forebear.kernels.jit import compile_kernel
-    from forebear.kernels.layout import LINE_BACKOFF, LINE_MIDDLE, SPARE_LINES
+    from forebear.kernels.layout import NGRAMS_PER_LINE, SPARE_LINES, WORDS_PER_LINE
     from forebear.kernels.ngram_table import fill_table_kernel, has_duplicates_kernel
 
     def fill_table(hashes: list[int]) -> tuple[int, bool]:
-        lines, used = np.zeros((1 + SPARE_LINES, LINE_BACKOFF), np.uint64), np.zeros(1 + SPARE_LINES, np.uint8)
+        lines, used = np.zeros((1 + SPARE_LINES, WORDS_PER_LINE), np.uint64), np.zeros(1 + SPARE_LINES, np.uint8)
         columns = np.array(hashes, np.uint64), *np.zeros((2, len(hashes)), np.uint32)
         farthest_line = compile_kernel(fill_table_kernel)(lines, used, 0, 1 + SPARE_LINES, *columns, False)
         return farthest_line, compile_kernel(has_duplicates_kernel)(lines, used)
 
-    different = [2 * number for number in range(1, 2 * LINE_MIDDLE)]
+    different = [2 * number for number in range(1, 2 * NGRAMS_PER_LINE)]
     assert fill_table(different) == (1, False)  # all have the same home line, and the surplus is in the next
     assert fill_table([2, 4, 2]) == (0, True)  # in one line
     assert fill_table([*different, 2])[0] == -1  # the line was full before the second came

@@ -22,9 +22,9 @@ CORPUS_FORMAT = "forebear-corpus/2"
 CORPUS_FILE, TOKENIZER_FILE, LEDGER_FILE, DROPPED_FILE = "corpus.json", "tokenizer.json", "ledger.json", "dropped.jsonl"
 
 
-def id_dtype(vocabulary: int) -> np.dtype:
+def id_dtype(vocab_size: int) -> np.dtype:
     """The smallest unsigned integer type that can hold every id."""
-    return np.min_scalar_type(max(vocabulary - 1, 0))
+    return np.min_scalar_type(max(vocab_size - 1, 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,10 @@ class Corpus:
         if found_format != CORPUS_FORMAT:
             message = f"a corpus of format {found_format!r}; this version reads {CORPUS_FORMAT!r}"
             raise InputError(message, file=folder, hint="prepare the text again")
-        arrays = {name: _map_array(folder / f"{name}.npy", known) for name, known in metadata["arrays"].items()}
+        arrays = {
+            name: _map_array(folder / f"{name}.npy", array_metadata)
+            for name, array_metadata in metadata["arrays"].items()
+        }
         corpus = cls(folder, metadata, **{"words": None, "entities": None, **arrays})
         if tokenizer is not None:
             corpus.__dict__["tokenizer"] = tokenizer
@@ -111,11 +114,11 @@ class Corpus:
                 path = self.folder / f"{name}.npy"
                 raise ForebearError("is not what was written", file=path, hint="prepare the text again")
 
-    def sentence_ids(self, number: int) -> np.ndarray:
-        return self.ids[self.sentences[number] : self.sentences[number + 1]]
+    def sentence_ids(self, index: int) -> np.ndarray:
+        return self.ids[self.sentences[index] : self.sentences[index + 1]]
 
-    def document_ids(self, number: int) -> np.ndarray:
-        first, last = self.documents[number : number + 2]
+    def document_ids(self, index: int) -> np.ndarray:
+        first, last = self.documents[index : index + 2]
         return self.ids[self.sentences[first] : self.sentences[last]]
 
     def word_starts(self, start: int, end: int) -> np.ndarray:

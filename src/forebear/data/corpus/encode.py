@@ -45,28 +45,32 @@ class DocumentEncoder:
         dropped: list[dict[str, Any]] = []
         ledger = Ledger(on_drop=dropped.append)
         characters, entities = sum(len(document.text) for document in documents), None
-        if (lines := self._encode_lines(documents)) is not None:
-            tokens, sizes, num_lines = lines
-            pieces, lengths, num_characters = [], num_lines.tolist(), characters  # no line is without a token
+        if (encoded_lines := self._encode_lines(documents)) is not None:
+            tokens, sentence_bytes, num_lines = encoded_lines
+            sentences, sentence_counts, num_characters = (
+                [],
+                num_lines.tolist(),
+                characters,
+            )  # no line is without a token
         else:
-            pieces, lengths, sizes = self._split(documents)
-            num_characters = sum(map(len, pieces))
+            sentences, sentence_counts, sentence_bytes = self._split(documents)
+            num_characters = sum(map(len, sentences))
             try:
-                tokens = self._tokens(documents, pieces, lengths)
-                if self._tells_entities(documents):  # by the source or a dictionary or both
-                    matches = self.entities.find(pieces) if self.entities else np.zeros((0, 2), np.int64)
-                    entities = entity_flags(tokens, tagged_entities(documents, pieces), matches)
+                tokens = self._tokens(documents, sentences, sentence_counts)
+                if self._has_entities(documents):  # by the source or a dictionary or both
+                    matches = self.entities.find(sentences) if self.entities else np.zeros((0, 2), np.int64)
+                    entities = entity_flags(tokens, tagged_entities(documents, sentences), matches)
             except Exception as error:
-                raise self._with_location(error, documents, pieces, lengths) from error
+                raise self._with_location(error, documents, sentences, sentence_counts) from error
         stage, num_documents = ledger.stage("sentences"), sum(document.part == 0 for document in documents)
         num_bytes = sum(document.utf8_size for document in documents)
         stage.add_in(documents=num_documents, characters=characters, bytes=num_bytes)
-        units = {"characters": num_characters, "bytes": int(sizes.sum()), "sentences": len(sizes)}
+        units = {"characters": num_characters, "bytes": int(sentence_bytes.sum()), "sentences": len(sentence_bytes)}
         stage.add_out(documents=num_documents, **units)
-        self._account_tokens(documents, pieces, lengths, tokens, ledger)
+        self._account_tokens(documents, sentences, sentence_counts, tokens, ledger)
         if entities is not None:
             ledger.stage("tokens").add_out(entities=int(np.count_nonzero(entities == ENTITY_BEGIN)))
-        return _encoded_shard(documents, np.array(lengths), tokens, entities, sizes, dropped, ledger)
+        return _encoded_shard(documents, np.array(sentence_counts), tokens, entities, sentence_bytes, dropped, ledger)
 
     def _encode_lines(self, documents: Sequence[Document]) -> tuple[EncodedBatch, np.ndarray, np.ndarray] | None:
         """The tokens of all lines, their bytes, and the number of lines of each document, without making strings.
@@ -79,38 +83,38 @@ class DocumentEncoder:
         tokens = None if lines is None else self.tokenizer.encode_lines(lines.data, lines.ends)
         if lines is None or tokens is None or not tokens.counts.all():
             return None
-        return tokens, lines.sizes, lines.many
+        return tokens, lines.sizes, lines.line_counts
 
     def _split(self, documents: Sequence[Document]) -> tuple[list[str], list[int], np.ndarray]:
         """All sentences, the number of sentences of each document, and the bytes of each sentence."""
-        pieces: list[str] = []
-        lengths: list[int] = []
-        sizes: list[np.ndarray] = [np.zeros(0, np.int64)]
+        all_sentences: list[str] = []
+        sentence_counts: list[int] = []
+        sentence_bytes: list[np.ndarray] = [np.zeros(0, np.int64)]
         for document in documents:
             sentences = split_sentences(document.text, self.sentences)
-            pieces += sentences
-            lengths.append(len(sentences))
+            all_sentences += sentences
+            sentence_counts.append(len(sentences))
             sentence_lengths = text_lengths(sentences)
             if not document.text.isascii():
                 ends = utf8_offsets(np.frombuffer(document.utf8, np.uint8), np.cumsum(sentence_lengths))
                 sentence_lengths = np.diff(ends, prepend=0)
-            sizes.append(sentence_lengths)
-        return pieces, lengths, np.concatenate(sizes)
+            sentence_bytes.append(sentence_lengths)
+        return all_sentences, sentence_counts, np.concatenate(sentence_bytes)
 
-    def _tokens(self, documents: Sequence[Document], pieces: list[str], lengths: list[int]) -> EncodedBatch:
+    def _tokens(self, documents: Sequence[Document], sentences: list[str], sentence_counts: list[int]) -> EncodedBatch:
         """The tokens of all sentences, with word starts if words are known from the source or by segmentation."""
-        has_words = self.segmenter is not None or self._tells_entities(documents)
+        has_words = self.segmenter is not None or self._has_entities(documents)
         if not has_words and all(document.words is None for document in documents):
-            return self.tokenizer.encode_batch(pieces)
+            return self.tokenizer.encode_batch(sentences)
         ends: list[list[int]] = []
         start = 0
-        for document, length in zip(documents, lengths, strict=True):
+        for document, num_sentences in zip(documents, sentence_counts, strict=True):
             words = document.words if document.words is not None else self._words(document.text)
-            ends += _ends_by_sentence(pieces[start : start + length], words)
-            start += length
-        return self.tokenizer.encode_batch(pieces, ends, spans=self._tells_entities(documents))
+            ends += _ends_by_sentence(sentences[start : start + num_sentences], words)
+            start += num_sentences
+        return self.tokenizer.encode_batch(sentences, ends, with_offsets=self._has_entities(documents))
 
-    def _tells_entities(self, documents: Sequence[Document]) -> bool:
+    def _has_entities(self, documents: Sequence[Document]) -> bool:
         return self.entities is not None or any(document.entities is not None for document in documents)
 
     def _words(self, text: str) -> Sequence[int]:
@@ -121,32 +125,37 @@ class DocumentEncoder:
         return (len(text),) if self.tokenizer.kind == "words" else range(1, len(text) + 1)
 
     def _with_location(
-        self, error: Exception, documents: Sequence[Document], pieces: list[str], lengths: list[int]
+        self, error: Exception, documents: Sequence[Document], sentences: list[str], sentence_counts: list[int]
     ) -> Exception:
         """The error with the file and line of the document that causes it."""
         start = 0
-        for document, length in zip(documents, lengths, strict=True):
+        for document, num_sentences in zip(documents, sentence_counts, strict=True):
             try:
-                self._tokens([document], pieces[start : start + length], [length])
+                self._tokens([document], sentences[start : start + num_sentences], [num_sentences])
             except Exception as cause:  # noqa: BLE001 - the error that is located
                 return ForebearError(f"{type(cause).__name__}: {cause}", file=document.file, line=document.line)
-            start += length
+            start += num_sentences
         return error
 
     def _account_tokens(
-        self, documents: Sequence[Document], pieces: list[str], lengths: list[int], tokens: EncodedBatch, ledger: Ledger
+        self,
+        documents: Sequence[Document],
+        sentences: list[str],
+        sentence_counts: list[int],
+        tokens: EncodedBatch,
+        ledger: Ledger,
     ) -> None:
         """Enters this stage in the ledger; drops sentences without tokens (documents are dropped in merging)."""
         stage = ledger.stage("tokens")
         units = {**ledger.stage("sentences").outputs}
         del units["documents"]  # a document may continue in the next shard
         stage.add_in(**units)
-        for document, line, text in _sentences_without_tokens(documents, pieces, lengths, tokens.counts):
+        for document, line, text in _sentences_without_tokens(documents, sentences, sentence_counts, tokens.counts):
             dropped_units = {"sentences": 1, "characters": len(text), "bytes": utf8_size(text)}
             ledger.drop("tokens", NO_TOKENS_REASON, file=document.file, line=line, excerpt=text, **dropped_units)
             units = {unit: units[unit] - dropped_units[unit] for unit in units}
-        unknown = self.tokenizer.unk_id
-        num_unknown = 0 if unknown is None else int(np.count_nonzero(tokens.ids == unknown))
+        unk_id = self.tokenizer.unk_id
+        num_unknown = 0 if unk_id is None else int(np.count_nonzero(tokens.ids == unk_id))
         stage.add_out(**units, tokens=len(tokens.ids), unknown=num_unknown)
 
 
@@ -162,7 +171,7 @@ class EncodedShard:
     before: np.ndarray  # bytes of each document before its first sentence with tokens
     hashes: np.ndarray
     continued: np.ndarray  # by document: True for a further part of the one before
-    silent: list[dict[str, Any]]  # documents without tokens, by number and location
+    empty_documents: list[dict[str, Any]]  # documents without tokens, by number and location
     dropped: list[dict[str, Any]]  # all dropped items
     ledger: Ledger
     words: np.ndarray | None = None  # by token: True if it starts a word, if known
@@ -171,30 +180,30 @@ class EncodedShard:
 
 def _encoded_shard(
     documents: Sequence[Document],
-    lengths: np.ndarray,
+    sentence_counts: np.ndarray,
     tokens: EncodedBatch,
     entities: np.ndarray | None,
-    sizes: np.ndarray,
+    sentence_bytes: np.ndarray,
     dropped: list[dict[str, Any]],
     ledger: Ledger,
 ) -> EncodedShard:
     """The arrays of a shard; the bytes of sentences without tokens are added to the previous sentence."""
     has_tokens = tokens.counts > 0
-    document_ids = np.repeat(np.arange(len(documents)), lengths)
+    document_ids = np.repeat(np.arange(len(documents)), sentence_counts)
     num_sentences = np.bincount(document_ids[has_tokens], minlength=len(documents))
     recipients = np.cumsum(has_tokens) - 1  # the last sentence with tokens, perhaps of an earlier document
     before_first = recipients < (np.cumsum(num_sentences) - num_sentences)[document_ids]
-    empty_documents = np.flatnonzero(num_sentences == 0).tolist()
+    empty_indices = np.flatnonzero(num_sentences == 0).tolist()
     return EncodedShard(
         ids=tokens.ids,
         sentences=tokens.counts[has_tokens].astype(np.int64),
-        sizes=sum_by_index(sizes[~before_first], recipients[~before_first], int(has_tokens.sum())),
+        sizes=sum_by_index(sentence_bytes[~before_first], recipients[~before_first], int(has_tokens.sum())),
         unknown=tokens.unknown_bytes[has_tokens],
         documents=num_sentences,
-        before=sum_by_index(sizes[before_first], document_ids[before_first], len(documents)),
+        before=sum_by_index(sentence_bytes[before_first], document_ids[before_first], len(documents)),
         hashes=np.array([document_hash(document) for document in documents], np.uint64),
         continued=np.array([document.part > 0 for document in documents]),
-        silent=[{"number": n, "file": documents[n].file, "line": documents[n].line} for n in empty_documents],
+        empty_documents=[{"number": n, "file": documents[n].file, "line": documents[n].line} for n in empty_indices],
         dropped=dropped,
         ledger=ledger,
         words=tokens.starts,
@@ -204,8 +213,8 @@ def _encoded_shard(
 
 def document_hash(document: Document) -> int:
     """The content hash of a document in 64 bits, without white space around it."""
-    bare = document.text.strip()
-    return _hash64(document.utf8 if len(bare) == len(document.text) else bare.encode())
+    stripped = document.text.strip()
+    return _hash64(document.utf8 if len(stripped) == len(document.text) else stripped.encode())
 
 
 def content_hash(text: str) -> int:
@@ -224,34 +233,34 @@ def combine_hashes(part_hashes: Sequence[int] | np.ndarray) -> int:
     return _hash64(b"".join(int(part_hash).to_bytes(8, "little") for part_hash in part_hashes))
 
 
-def _ends_by_sentence(pieces: list[str], ends: Sequence[int]) -> list[list[int]]:
+def _ends_by_sentence(sentences: list[str], ends: Sequence[int]) -> list[list[int]]:
     """The ends of a document's words relative to each sentence; the end of a sentence always ends a word."""
     ends_by_sentence: list[list[int]] = []
     start = index = 0
-    for piece in pieces:
-        stop = start + len(piece)
+    for sentence in sentences:
+        stop = start + len(sentence)
         sentence_ends: list[int] = []
         while index < len(ends) and ends[index] < stop:
             sentence_ends.append(ends[index] - start)
             index += 1
         index += index < len(ends) and ends[index] == stop
-        ends_by_sentence.append([*sentence_ends, len(piece)])
+        ends_by_sentence.append([*sentence_ends, len(sentence)])
         start = stop
     return ends_by_sentence
 
 
 def _sentences_without_tokens(
-    documents: Sequence[Document], pieces: list[str], lengths: list[int], counts: np.ndarray
+    documents: Sequence[Document], sentences: list[str], sentence_counts: list[int], counts: np.ndarray
 ) -> Iterator[tuple[Document, int, str]]:
     """Sentences without tokens: document, line and text."""
     empty = set(np.flatnonzero(counts == 0).tolist())
-    number = 0
-    for document, length in zip(documents, lengths, strict=True) if empty else ():
+    index = 0
+    for document, num_sentences in zip(documents, sentence_counts, strict=True) if empty else ():
         line_ends = 0  # line ends of this document so far
-        for text in pieces[number : number + length]:
-            if number in empty:
+        for text in sentences[index : index + num_sentences]:
+            if index in empty:
                 # White space before a sentence belongs to it.
                 leading = text.count("\n", 0, len(text) - len(text.lstrip()))
                 yield document, document.line_at(line_ends + (leading if text.strip() else 0)), text
             line_ends += text.count("\n")
-            number += 1
+            index += 1

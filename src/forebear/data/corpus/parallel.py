@@ -60,21 +60,21 @@ def first_misaligned_line(source_lengths: Sequence[int], target_lengths: Sequenc
     distances = np.union1d(shifts, shifts + difference)
     ratio = float(np.median(longer[:count] - shorter))
     cost = np.where(distances == 0, 0.0, np.inf)  # of the best path to each shift
-    stayed = np.empty((count, len(distances)), bool)
-    came_from = np.empty(count, np.int64)
+    keeps_shift = np.empty((count, len(distances)), bool)
+    backpointers = np.empty(count, np.int64)
     for line in range(count):
-        came_from[line] = best = int(cost.argmin())
-        stayed[line] = cost <= cost[best] + SHIFT_COST
+        backpointers[line] = best_shift = int(cost.argmin())
+        keeps_shift[line] = cost <= cost[best_shift] + SHIFT_COST
         positions = line + distances
         fits = (positions >= 0) & (positions < len(longer))
         deviations = np.abs(longer[np.clip(positions, 0, len(longer) - 1)] - shorter[line] - ratio)
-        cost = np.where(stayed[line], cost, cost[best] + SHIFT_COST) + np.where(fits, deviations, np.inf)
+        cost = np.where(keeps_shift[line], cost, cost[best_shift] + SHIFT_COST) + np.where(fits, deviations, np.inf)
     state = int(np.flatnonzero(distances == difference)[0])
     first = count + 1
     for line in range(count - 1, -1, -1):
         if distances[state] != 0:
             first = line + 1
-        state = state if stayed[line, state] else int(came_from[line])
+        state = state if keeps_shift[line, state] else int(backpointers[line])
     return first
 
 
@@ -82,8 +82,8 @@ PAIRS_FORMAT = "forebear-pairs/1"
 SIDE_FILES = ("source.txt", "target.txt")
 METADATA_FILE = "pairs.json"
 LINE_ENDS = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]++")
-SUSPICIOUS = 60  # characters of a suspicious line that are shown
-UNSURE = 2  # in the last lines, their lengths do not show whether a line is missing before or after them
+MAX_EXCERPT_CHARS = 60  # characters of a suspicious line that are shown
+NUM_UNCERTAIN_LINES = 2  # in the last lines, their lengths do not show whether a line is missing before or after them
 SIDE_NAMES = (("source", "target"), ("src", "tgt"), ("source_text", "target_text"), ("input", "output"))
 LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?")  # de, zho, zh-CN
 
@@ -115,8 +115,8 @@ class ParallelFormat:
             rows = self._two_files(sources[0], sources[1], ledger)
         else:
             blocks = TextBlocks(sources[0], self.encoding, self.on_bad_bytes, ledger)
-            form = TextFormat().format_of(sources[0])
-            rows = self._from_jsonl(blocks) if form == "jsonl" else self._from_table(blocks, form)
+            file_format = TextFormat().format_of(sources[0])
+            rows = self._from_jsonl(blocks) if file_format == "jsonl" else self._from_table(blocks, file_format)
         for line, *sides in rows:
             source_text, target_text = (LINE_ENDS.sub(" ", str(text)).strip(INVISIBLE_CHARS) for text in sides)
             units = {"documents": 1, "characters": len(source_text) + len(target_text)}
@@ -142,12 +142,12 @@ class ParallelFormat:
         if len(source_sizes) == len(target_sizes):
             return
         line, shorter = first_misaligned_line(source_sizes, target_sizes), min(len(source_sizes), len(target_sizes))
-        if line > shorter - UNSURE:  # all lines fit: the end is missing
+        if line > shorter - NUM_UNCERTAIN_LINES:  # all lines fit: the end is missing
             line = shorter + 1
         excerpts = []
         for source in (source_file, target_file):
             text = next(islice(self._lines(source, Ledger()), line - 1, None), "")
-            excerpts.append(f"{source.name}: {(text or '(nothing)')[:SUSPICIOUS]!r}")
+            excerpts.append(f"{source.name}: {(text or '(nothing)')[:MAX_EXCERPT_CHARS]!r}")
         counts = f"{source_file.name} has {len(source_sizes):,} lines and {target_file.name} {len(target_sizes):,}"
         raise InputError(
             f"{counts}: they are not parallel. By their lengths, lines seem to part at line {line:,}: "
@@ -173,10 +173,10 @@ class ParallelFormat:
             source_text, target_text = (record_text(record, field, name, line, hint=hint) for field in fields)
             yield line, source_text, target_text
 
-    def _from_table(self, blocks: TextBlocks, form: str) -> Iterator[Row]:
+    def _from_table(self, blocks: TextBlocks, file_format: str) -> Iterator[Row]:
         name, names = blocks.source.name, self._column_names()
         columns: tuple[int, int] | None = None
-        for line, row in _rows(blocks, form):
+        for line, row in _rows(blocks, file_format):
             if columns is None:
                 columns, is_header = _columns(row, names, name, line)
                 if is_header:
@@ -196,10 +196,10 @@ class ParallelFormat:
         return names[0], names[1]
 
 
-def _rows(blocks: TextBlocks, form: str) -> Iterator[tuple[int, list[str]]]:
+def _rows(blocks: TextBlocks, file_format: str) -> Iterator[tuple[int, list[str]]]:
     """(line, cells) of the rows of a table that are not blank; a table that is not CSV is split at tabs."""
     lines = numbered_lines(blocks)
-    if form != "csv":
+    if file_format != "csv":
         yield from ((line, text.split("\t")) for line, text, _ in lines if text.strip() or "\t" in text)
         return
     csv.field_size_limit(sys.maxsize)
@@ -215,19 +215,22 @@ def _rows(blocks: TextBlocks, form: str) -> Iterator[tuple[int, list[str]]]:
         raise InputError(f"not well-formed CSV: {error}", **location, hint="mend the quoting") from error
 
 
-def _columns(first: list[str], names: tuple[str, str] | None, file: str, line: int) -> tuple[tuple[int, int], bool]:
+def _columns(first_row: list[str], names: tuple[str, str] | None, file: str, line: int) -> tuple[tuple[int, int], bool]:
     """The columns of source and target, and whether this first row is a header."""
     if names is None:
-        if len(first) < 2:
+        if len(first_row) < 2:
             description = "there is one column, and a pair needs two"
             raise InputError(description, file=file, line=line, hint="divide the sides by a tab, or give two files")
-        cells = tuple(cell.strip().lower() for cell in first[:2])
+        cells = tuple(cell.strip().lower() for cell in first_row[:2])
         return (0, 1), cells in SIDE_NAMES or (cells[0] != cells[1] and all(map(LANGUAGE_CODE.fullmatch, cells)))
     source_name, target_name = names
     if is_column_number(source_name) and is_column_number(target_name):
-        return (numbered_column(source_name, first, file, line), numbered_column(target_name, first, file, line)), False
+        return (
+            numbered_column(source_name, first_row, file, line),
+            numbered_column(target_name, first_row, file, line),
+        ), False
     hint = "give --columns by name, or by number from 1"
-    source_column, target_column = (named_column(name, first, file, line, hint=hint) for name in names)
+    source_column, target_column = (named_column(name, first_row, file, line, hint=hint) for name in names)
     return (source_column, target_column), True
 
 
@@ -266,24 +269,26 @@ class AlignedFiles:
         return self.metadata["pairs"]
 
 
-def read_parallel(paths: Sequence[str], reading: ParallelFormat) -> AlignedFiles:
+def read_parallel(paths: Sequence[str], parallel_format: ParallelFormat) -> AlignedFiles:
     """The pairs of these files, read once and cached by their content and format."""
-    text = sources_digest(find_sources(paths))
+    content_digest = sources_digest(find_sources(paths))
     formats = [TextFormat().format_of(source_file) for source_file in find_sources(paths)]
-    identity = json.dumps([PAIRS_FORMAT, text, asdict(reading), formats])  # a renamed field would need its old name
+    identity = json.dumps(
+        [PAIRS_FORMAT, content_digest, asdict(parallel_format), formats]
+    )  # a renamed field would need its old name
     folder = cache_folder() / "pairs" / hashlib.sha256(identity.encode()).hexdigest()[:32]
     with explain_disk_errors(folder):
         if not (folder / METADATA_FILE).is_file():
-            _write_aligned(paths, reading, folder)
+            _write_aligned(paths, parallel_format, folder)
         return AlignedFiles(folder, json.loads((folder / METADATA_FILE).read_text()))
 
 
-def _write_aligned(paths: Sequence[str], reading: ParallelFormat, folder: Path) -> None:
+def _write_aligned(paths: Sequence[str], parallel_format: ParallelFormat, folder: Path) -> None:
     ledger, count = Ledger(), 0
     with new_folder(folder, may_exist=True) as temp_folder:
         source_path, target_path = (temp_folder / name for name in SIDE_FILES)
         with open(source_path, "w", encoding="utf-8") as sources, open(target_path, "w", encoding="utf-8") as targets:
-            for _, source, target in reading.read_pairs(paths, ledger):
+            for _, source, target in parallel_format.read_pairs(paths, ledger):
                 sources.write(source + "\n")
                 targets.write(target + "\n")
                 count += 1
@@ -371,12 +376,12 @@ class ParallelSubset:
         """(n, 2) the numbers of tokens of source and target."""
         return np.stack([side.spans[:, 1] - side.spans[:, 0] for side in (self.source, self.target)], axis=1)
 
-    def within_length(self, most: int) -> tuple[np.ndarray, int]:
+    def within_length(self, max_tokens: int) -> tuple[np.ndarray, int]:
         """The indices of the pairs with at most so many tokens on either side, and the tokens of all of them."""
-        if most not in self._within_length:
-            numbers = np.flatnonzero((self.lengths <= most).all(axis=1))
-            self._within_length[most] = numbers, int(self.lengths[numbers].sum())
-        return self._within_length[most]
+        if max_tokens not in self._within_length:
+            indices = np.flatnonzero((self.lengths <= max_tokens).all(axis=1))
+            self._within_length[max_tokens] = indices, int(self.lengths[indices].sum())
+        return self._within_length[max_tokens]
 
     @cached_property
     def _within_length(self) -> dict[int, tuple[np.ndarray, int]]:
@@ -395,9 +400,9 @@ class ParallelSubset:
     def num_bytes(self) -> int:
         return self.source.num_bytes + self.target.num_bytes
 
-    def select(self, numbers: np.ndarray) -> ParallelSubset:
-        source, target = (Subset(side.corpus, side.units[numbers]) for side in (self.source, self.target))
-        return ParallelSubset(source, target, self.lines[numbers], self.files)
+    def select(self, indices: np.ndarray) -> ParallelSubset:
+        source, target = (Subset(side.corpus, side.units[indices]) for side in (self.source, self.target))
+        return ParallelSubset(source, target, self.lines[indices], self.files)
 
     def first(self, count: int) -> ParallelSubset:
         return self if count >= len(self) else self.select(np.arange(count))
@@ -483,12 +488,14 @@ class ParallelCorpus:
         return CorpusSplit(train, held_out_part, method)
 
 
-def held_out_pairs(hashes: np.ndarray, share: float) -> tuple[np.ndarray, Literal["content", "position"]]:
+def held_out_pairs(hashes: np.ndarray, fraction: float) -> tuple[np.ndarray, Literal["content", "position"]]:
     """Which pairs are held out, by the content hashes of their sources, or the last ones; and by which method."""
-    is_held_out = held_out_mask(hashes, share)
+    is_held_out = held_out_mask(hashes, fraction)
     if is_held_out.any() and not is_held_out.all():
         return is_held_out, "content"
-    return np.arange(len(is_held_out)) >= min(len(is_held_out) - 1, round(len(is_held_out) * (1 - share))), "position"
+    return np.arange(len(is_held_out)) >= min(
+        len(is_held_out) - 1, round(len(is_held_out) * (1 - fraction))
+    ), "position"
 
 
 def _documents_of_lines(corpus: Corpus, count: int) -> np.ndarray:

@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
 # Seconds of work by one process, and those that it would still take: below them, starting several costs more than it
 # saves.
-PATIENCE, LEFT = 1.5, 6.0
+MIN_ELAPSED_SECONDS, MIN_REMAINING_SECONDS = 1.5, 6.0
 PROGRESS_BYTES = 1 << 27  # bytes of text that are prepared in seconds if words are split at white space only
-UNFOLDS = 20  # times its size that compressed text may have, to estimate the number of shards
-STABLE_AFTER = 2_000_000_000  # nanoseconds: a file changed more recently may change again within its time stamp
+MAX_COMPRESSION_RATIO = 20  # times its size that compressed text may have, to estimate the number of shards
+STABLE_AFTER_NS = 2_000_000_000  # nanoseconds: a file changed more recently may change again within its time stamp
 
 
 # --- Text split at white space, read in a single pass ---
@@ -55,7 +55,7 @@ STABLE_AFTER = 2_000_000_000  # nanoseconds: a file changed more recently may ch
 
 
 class ProvisionalTokenizer:
-    """Stands in for a tokenizer that is not trained yet: the id of a word is its number, in order of appearance."""
+    """Replaces a tokenizer that is not trained yet: the id of a word is its number, in order of appearance."""
 
     unk_id = segmenter = None
     kind, is_fast = "words", True
@@ -63,9 +63,9 @@ class ProvisionalTokenizer:
     def __init__(self) -> None:
         self.word_counts = WordCounts(" " + WORD_GAPS)
 
-    def encode_batch(self, texts: Sequence[str], ends: None = None, *, spans: bool = False) -> EncodedBatch:
+    def encode_batch(self, texts: Sequence[str], ends: None = None, *, with_offsets: bool = False) -> EncodedBatch:
         assert ends is None
-        assert not spans
+        assert not with_offsets
         return _tokens(*self.word_counts.words.number_texts(texts))
 
     def encode_lines(self, data: bytes, ends: np.ndarray) -> EncodedBatch | None:
@@ -89,8 +89,8 @@ class SinglePassText:
     ids: np.ndarray | None = None  # of each word by its number, once known; -1: out of vocabulary
     _tokenizer: ProvisionalTokenizer = field(default_factory=ProvisionalTokenizer)
     _shards: deque[EncodedShard] = field(default_factory=deque)  # without their ids
-    _numbers: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))  # the word numbers of all shards
-    _num_numbers: int = 0
+    _word_numbers: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))  # the word numbers of all shards
+    _num_words: int = 0
 
     def __post_init__(self) -> None:
         self.ledger.on_drop = self.dropped.append
@@ -101,10 +101,10 @@ class SinglePassText:
         for run in shards.document_runs(documents):
             shard = encoder.encode(run)
             self.word_counts.count(shard.ids)
-            start, self._num_numbers = self._num_numbers, self._num_numbers + len(shard.ids)
-            if self._num_numbers > len(self._numbers):  # grows in place
-                self._numbers.resize(max(self._num_numbers, len(self._numbers) * 3 // 2), refcheck=False)
-            self._numbers[start : self._num_numbers] = shard.ids
+            start, self._num_words = self._num_words, self._num_words + len(shard.ids)
+            if self._num_words > len(self._word_numbers):  # grows in place
+                self._word_numbers.resize(max(self._num_words, len(self._word_numbers) * 3 // 2), refcheck=False)
+            self._word_numbers[start : self._num_words] = shard.ids
             self._shards.append(replace(shard, ids=shard.ids[:0].copy()))
             yield from (document.text for document in run)
 
@@ -113,28 +113,28 @@ class SinglePassText:
         """The frequencies of words in the text so far."""
         return self._tokenizer.word_counts
 
-    def matches(self, text: str, reading: TextFormat, sentences: SentenceMode) -> bool:
-        """Whether this is the text of that fingerprint, read in this way, and its words have ids."""
-        same = self.ids is not None and (self.text_format, self.sentences) == (reading, sentences)
-        return same and self.ledger.fingerprint == text
+    def matches(self, content_digest: str, text_format: TextFormat, sentences: SentenceMode) -> bool:
+        """Whether this is the text of that fingerprint, read in this format, and its words have ids."""
+        is_same_format = self.ids is not None and (self.text_format, self.sentences) == (text_format, sentences)
+        return is_same_format and self.ledger.fingerprint == content_digest
 
-    def shards(self, unknown: int) -> Iterator[EncodedShard]:
+    def shards(self, unk_id: int) -> Iterator[EncodedShard]:
         """The shards with the ids of words; this releases them."""
         assert self.ids is not None
-        ids, sizes = np.where(self.ids < 0, unknown, self.ids), self.word_counts.words.word_lengths()[1]
+        ids, word_bytes = np.where(self.ids < 0, unk_id, self.ids), self.word_counts.words.word_lengths()[1]
         end = 0
         while self._shards:
             shard = self._shards.popleft()
             start, end = end, end + int(shard.sentences.sum())
-            numbers = self._numbers[start:end]
+            numbers = self._word_numbers[start:end]
             shard_ids = ids[numbers]
-            if (unknown_positions := np.flatnonzero(shard_ids == unknown)).size:
+            if (unknown_positions := np.flatnonzero(shard_ids == unk_id)).size:
                 sentence_ids = np.searchsorted(np.cumsum(shard.sentences), unknown_positions, side="right")
-                unknown_bytes = sum_by_index(sizes[numbers[unknown_positions]], sentence_ids, len(shard.sentences))
+                unknown_bytes = sum_by_index(word_bytes[numbers[unknown_positions]], sentence_ids, len(shard.sentences))
                 shard.ledger.stage("tokens").add_out(unknown=len(unknown_positions))
                 shard = replace(shard, unknown=unknown_bytes)
             yield replace(shard, ids=shard_ids)
-        self._numbers, self._tokenizer = self._numbers[:0].copy(), ProvisionalTokenizer()
+        self._word_numbers, self._tokenizer = self._word_numbers[:0].copy(), ProvisionalTokenizer()
 
 
 @dataclass(frozen=True)
@@ -146,49 +146,49 @@ class SourceFingerprint:
     num_bytes: int
 
 
-def document_hashes(paths: Paths, reading: TextFormat) -> tuple[np.ndarray, np.ndarray]:
+def document_hashes(paths: Paths, text_format: TextFormat) -> tuple[np.ndarray, np.ndarray]:
     """The content hash of each document, as in a corpus, and its bytes; reads all text."""
     hashes: list[int] = []
     sizes: list[int] = []
-    parts: list[int] = []
-    total = 0
-    for document, goes_on in with_continuation(reading.documents_in(find_sources(paths), Ledger())):
-        parts.append(document_hash(document))
-        total += document.utf8_size
-        if not goes_on:
-            hashes.append(combine_hashes(parts))
-            sizes.append(total)
-            parts, total = [], 0
+    part_hashes: list[int] = []
+    num_bytes = 0
+    for document, continues in with_continuation(text_format.documents_in(find_sources(paths), Ledger())):
+        part_hashes.append(document_hash(document))
+        num_bytes += document.utf8_size
+        if not continues:
+            hashes.append(combine_hashes(part_hashes))
+            sizes.append(num_bytes)
+            part_hashes, num_bytes = [], 0
     return np.array(hashes, np.uint64), np.array(sizes, np.int64)
 
 
-def fingerprint_sources(paths: Paths, reading: TextFormat) -> SourceFingerprint:
+def fingerprint_sources(paths: Paths, text_format: TextFormat) -> SourceFingerprint:
     """The fingerprint of text files; they are read only if they were modified since the last time."""
-    stamps, forms, newest, size = hashlib.sha256(), hashlib.sha256(), 0, 0
+    stamp_digest, format_digest, newest, num_bytes = hashlib.sha256(), hashlib.sha256(), 0, 0
     for source in find_sources(paths):
         stamp = source.file_stamp()
-        stamps.update(repr((source.path, stamp)).encode(errors="surrogateescape"))
-        forms.update(reading.format_of(source).encode() + b"\n")
-        newest, size = max(newest, *stamp[3:]), size + stamp[2]
-    cached = cache_folder() / "fingerprints" / stamps.hexdigest()
+        stamp_digest.update(repr((source.path, stamp)).encode(errors="surrogateescape"))
+        format_digest.update(text_format.format_of(source).encode() + b"\n")
+        newest, num_bytes = max(newest, *stamp[3:]), num_bytes + stamp[2]
+    cached = cache_folder() / "fingerprints" / stamp_digest.hexdigest()
     try:
-        text = cached.read_text()
+        content_digest = cached.read_text()
     except OSError:
         checked_at = time.time_ns()
-        text = sources_digest(find_sources(paths))
-        if newest + STABLE_AFTER < checked_at:
+        content_digest = sources_digest(find_sources(paths))
+        if newest + STABLE_AFTER_NS < checked_at:
             with contextlib.suppress(OSError):  # a cache that cannot be written costs time, nothing else
                 cached.parent.mkdir(parents=True, exist_ok=True)
                 with atomic_write(cached) as file:
-                    file.write(text.encode())
-    return SourceFingerprint(text, forms.hexdigest(), size)
+                    file.write(content_digest.encode())
+    return SourceFingerprint(content_digest, format_digest.hexdigest(), num_bytes)
 
 
 def prepare_corpus(
     paths: Paths,
     tokenizer: Tokenizer,
     *,
-    reading: TextFormat | None = None,
+    text_format: TextFormat | None = None,
     sentences: SentenceMode = "split",
     segmenter: Segmenter | None = None,
     entities: EntityDictionary | None = None,
@@ -196,7 +196,7 @@ def prepare_corpus(
     overwrite: bool = False,
     workers: int | None = None,
     progress: ProgressFn | None = None,
-    once: SinglePassText | None = None,
+    single_pass: SinglePassText | None = None,
 ) -> Corpus:
     """The corpus of these files: opened if it exists, resumed if it is unfinished, else built.
 
@@ -207,7 +207,7 @@ def prepare_corpus(
         overwrite: Replace a corpus of other text or settings.
         workers: Number of processes; by default as many as are useful.
         progress: Called with the bytes read and the bytes in all.
-        once: What was taken of the same text while this tokenizer was trained; it is not read again.
+        single_pass: What was taken of the same text while this tokenizer was trained; it is not read again.
 
     Raises:
         InputError: The text is empty or changed meanwhile, or the folder holds something else.
@@ -215,9 +215,9 @@ def prepare_corpus(
     if workers is not None and workers < 1:
         raise InputError(f"--workers is {workers}", hint="give a number of processes of at least 1")
     segmenter = Segmenter() if segmenter is None and entities is not None else segmenter
-    encoder, reading = DocumentEncoder(tokenizer, sentences, segmenter, entities), reading or TextFormat()
-    fingerprint = fingerprint_sources(paths, reading)
-    made_from = _identity(encoder, reading, fingerprint)
+    encoder, text_format = DocumentEncoder(tokenizer, sentences, segmenter, entities), text_format or TextFormat()
+    fingerprint = fingerprint_sources(paths, text_format)
+    made_from = _identity(encoder, text_format, fingerprint)
     key = hashlib.sha256(json.dumps([fingerprint.content_digest, made_from], sort_keys=True).encode()).hexdigest()
     target = Path(to) if to is not None else cache_folder() / "corpora" / key[:32]
     with explain_disk_errors(target):
@@ -235,7 +235,7 @@ def prepare_corpus(
                 if progress is not None:
                     progress(position, fingerprint.num_bytes)
 
-            arrays, ledger = _build_arrays(work, paths, encoder, reading, fingerprint, workers, once, report)
+            arrays, ledger = _build_arrays(work, paths, encoder, text_format, fingerprint, workers, single_pass, report)
             metadata = {"key": key, "text": fingerprint.content_digest, "made_from": made_from}
             finish_corpus(work, target, arrays, ledger, {**metadata, "vocabulary": tokenizer.vocab_size})
             atomic.remove_work_folder(work)
@@ -247,30 +247,32 @@ def _build_arrays(
     work: Path,
     paths: Paths,
     encoder: DocumentEncoder,
-    reading: TextFormat,
+    text_format: TextFormat,
     fingerprint: SourceFingerprint,
     workers: int | None,
-    once: SinglePassText | None,
+    single_pass: SinglePassText | None,
     report: Callable[[int], object],
 ) -> tuple[dict[str, dict[str, Any]], Ledger]:
     """Writes the arrays of the corpus into the work folder; their metadata, and the ledger of all stages."""
-    usable = once is not None and once.matches(fingerprint.content_digest, reading, encoder.sentences)
-    single_pass = once if usable else None
+    is_usable = single_pass is not None and single_pass.matches(
+        fingerprint.content_digest, text_format, encoder.sentences
+    )
+    usable_pass = single_pass if is_usable else None
     with open(work / DROPPED_FILE, "w", encoding="utf-8") as dropped:
-        ledger = Ledger() if single_pass is None else single_pass.ledger
+        ledger = Ledger() if usable_pass is None else usable_pass.ledger
         ledger.on_drop = lambda item: dropped.write(json.dumps(item) + "\n")
-        if single_pass is not None:
-            for item in single_pass.dropped:
+        if usable_pass is not None:
+            for item in usable_pass.dropped:
                 ledger.on_drop(item)
-            encoded = single_pass.shards(encoder.tokenizer.special_roles["unknown"])
+            encoded = usable_pass.shards(encoder.tokenizer.special_roles["unknown"])
         else:
-            source_documents = reading.documents_in(find_sources(paths, ledger), ledger)
-            is_fast = workers in (None, 1) and encoder.is_fast and reading.format != "tagged"
-            size = fingerprint.num_bytes
-            if is_fast and size <= PROGRESS_BYTES:
+            source_documents = text_format.documents_in(find_sources(paths, ledger), ledger)
+            is_fast = workers in (None, 1) and encoder.is_fast and text_format.format != "tagged"
+            num_bytes = fingerprint.num_bytes
+            if is_fast and num_bytes <= PROGRESS_BYTES:
                 encoded = _encode_in_memory(source_documents, encoder, ledger, report)
             else:
-                encoded = _encode_in_shards(work, size, workers, source_documents, encoder, ledger, report)
+                encoded = _encode_in_shards(work, num_bytes, workers, source_documents, encoder, ledger, report)
         try:
             optional = shards.optional_arrays(work / atomic.SHARDS_FOLDER)
             arrays = merge_shards(work, encoded, optional, encoder.tokenizer, ledger)
@@ -283,16 +285,16 @@ def _build_arrays(
     return arrays, ledger
 
 
-def _identity(encoder: DocumentEncoder, reading: TextFormat, fingerprint: SourceFingerprint) -> dict[str, Any]:
+def _identity(encoder: DocumentEncoder, text_format: TextFormat, fingerprint: SourceFingerprint) -> dict[str, Any]:
     """Everything besides the text that determines the corpus."""
     tokenizer_segmenter = encoder.tokenizer.segmenter  # its words depend on the segmenter that is installed
     entities: dict[str, Any] = {"entities": encoder.entities.describe()} if encoder.entities else {}
-    if reading.format == "tagged":
+    if text_format.format == "tagged":
         entities["entity_tags"] = sorted(ENTITY_TAGS)
     return {
         "format": [CORPUS_FORMAT, shards.SHARD_CHARACTERS, documents.PART_CHARACTERS, sentences.SENTENCE_RULES_VERSION],
         "forebear": __version__,
-        "reading": asdict(reading),
+        "reading": asdict(text_format),
         "forms": fingerprint.format_digest,
         "sentences": encoder.sentences,
         "segmenter": encoder.segmenter.describe() if encoder.segmenter else None,
@@ -324,22 +326,22 @@ def _existing_corpus(target: Path, key: str, overwrite: bool) -> Corpus | None:
 
 def _encode_in_shards(
     work: Path,
-    size: int,
+    num_bytes: int,
     workers: int | None,
     documents: Iterator[Document],
     encoder: DocumentEncoder,
     ledger: Ledger,
     progress: Callable[[int], object],
 ) -> Iterator[EncodedShard]:
-    """All shards of text of `size` bytes; those of an interrupted attempt are reused."""
+    """All shards of text of `num_bytes` bytes; those of an interrupted attempt are reused."""
 
-    def alone(job: shards.ShardTask, seconds: float) -> bool:
-        remaining = seconds * (size - job.position) / max(job.position, 1)
-        return workers is None and (seconds < PATIENCE or remaining < LEFT)
+    def runs_in_process(task: shards.ShardTask, seconds: float) -> bool:
+        remaining = seconds * (num_bytes - task.position) / max(task.position, 1)
+        return workers is None and (seconds < MIN_ELAPSED_SECONDS or remaining < MIN_REMAINING_SECONDS)
 
-    jobs = shards.shard_tasks(documents, work / atomic.SHARDS_FOLDER, ledger, progress)
-    count = min(workers or cpu_count(), 1 + UNFOLDS * size // shards.SHARD_CHARACTERS)
-    for position in run_jobs(shards.ShardWriter(encoder), jobs, count, runs_here=alone):
+    tasks = shards.shard_tasks(documents, work / atomic.SHARDS_FOLDER, ledger, progress)
+    num_workers = min(workers or cpu_count(), 1 + MAX_COMPRESSION_RATIO * num_bytes // shards.SHARD_CHARACTERS)
+    for position in run_jobs(shards.ShardWriter(encoder), tasks, num_workers, runs_here=runs_in_process):
         progress(position)
     return shards.read_shards(work / atomic.SHARDS_FOLDER)
 

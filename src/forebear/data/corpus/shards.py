@@ -57,15 +57,15 @@ class ShardWriter:
 
     encoder: DocumentEncoder
 
-    def __call__(self, job: ShardTask) -> int:
-        encoded = self.encoder.encode(job.documents)
+    def __call__(self, task: ShardTask) -> int:
+        encoded = self.encoder.encode(task.documents)
         arrays = {name: getattr(encoded, name) for name in ARRAYS}
         arrays["ids"] = arrays["ids"].astype(id_dtype(self.encoder.tokenizer.vocab_size))
         arrays |= {name: array for name in OPTIONAL_ARRAYS if (array := getattr(encoded, name)) is not None}
-        report = {"silent": encoded.silent, "dropped": encoded.dropped, "ledger": encoded.ledger.to_dict()}
-        with explain_disk_errors(job.path), atomic_write(job.path) as file:
-            np.savez(file, report=np.array(json.dumps({"digest": job.digest, **report})), **arrays)
-        return job.position
+        report = {"silent": encoded.empty_documents, "dropped": encoded.dropped, "ledger": encoded.ledger.to_dict()}
+        with explain_disk_errors(task.path), atomic_write(task.path) as file:
+            np.savez(file, report=np.array(json.dumps({"digest": task.digest, **report})), **arrays)
+        return task.position
 
 
 def shard_tasks(
@@ -106,7 +106,7 @@ def read_shards(folder: Path) -> Iterator[EncodedShard]:
             raise ForebearError("a finished shard was damaged on disk", file=path, hint=hint) from error
         report = json.loads(str(arrays.pop("report")))
         ledger = Ledger.from_dict(report["ledger"])
-        yield EncodedShard(**arrays, silent=report["silent"], dropped=report["dropped"], ledger=ledger)
+        yield EncodedShard(**arrays, empty_documents=report["silent"], dropped=report["dropped"], ledger=ledger)
 
 
 def optional_arrays(folder: Path) -> set[str]:
@@ -145,18 +145,18 @@ class SentenceSizes:
         self.pending_bytes = 0  # bytes of that document, if not
 
     def add(self, shard: EncodedShard) -> None:
-        sizes, before = np.concatenate((self.last, shard.sizes)), shard.before.copy()
-        following = len(self.last) + np.cumsum(shard.documents) - shard.documents  # sentence at or after each part
-        first = np.concatenate(([0 if self.has_sentence else len(self.last)], following[~shard.continued]))
+        sizes, leading_bytes = np.concatenate((self.last, shard.sizes)), shard.before.copy()
+        next_sentence = len(self.last) + np.cumsum(shard.documents) - shard.documents  # sentence at or after each part
+        first_sentence = np.concatenate(([0 if self.has_sentence else len(self.last)], next_sentence[~shard.continued]))
         document_ids = np.cumsum(~shard.continued)  # of each part; 0 is the document that continues
         if shard.continued[0]:
-            before[0] += self.pending_bytes
-        has_earlier = following > first[document_ids]  # the document has an earlier sentence
-        has_later = following < np.append(first[1:], len(sizes))[document_ids]
+            leading_bytes[0] += self.pending_bytes
+        has_earlier = next_sentence > first_sentence[document_ids]  # the document has an earlier sentence
+        has_later = next_sentence < np.append(first_sentence[1:], len(sizes))[document_ids]
         has_sentence = has_earlier | has_later
-        np.add.at(sizes, (following - has_earlier)[has_sentence], before[has_sentence])
-        self.pending_bytes = int(before[~has_sentence & (document_ids == document_ids[-1])].sum())
-        self.has_sentence = bool(first[-1] < len(sizes))
+        np.add.at(sizes, (next_sentence - has_earlier)[has_sentence], leading_bytes[has_sentence])
+        self.pending_bytes = int(leading_bytes[~has_sentence & (document_ids == document_ids[-1])].sum())
+        self.has_sentence = bool(first_sentence[-1] < len(sizes))
         self.array.append(sizes[:-1])
         self.last = sizes[-1:]
 
@@ -220,7 +220,7 @@ class _CorpusAssembler:
         self.starts_word, self.ledger = starts_word, ledger
         self.arrays = {name: NpyAppender(folder / f"{name}.npy", dtype) for name, dtype in dtypes.items()}
         self.sizes = SentenceSizes(self.arrays["sizes"])
-        self.tokens = self.sentences = self.num_parts = 0  # so far
+        self.num_tokens = self.num_sentences = self.num_parts = 0  # so far
         # The last document of a shard, which may continue in the next one.
         self.open_document = DocumentParts(np.zeros(0, np.int64), np.zeros(0, np.uint64), np.zeros(0, bool))
         self.empty_parts: dict[int, dict[str, Any]] = {}  # locations of parts without tokens, by number
@@ -236,44 +236,46 @@ class _CorpusAssembler:
         if "entities" in self.arrays:
             zeros = np.zeros(len(shard.ids), np.uint8)
             self.arrays["entities"].append(zeros if shard.entities is None else shard.entities)
-        self.arrays["sentences"].append(self.tokens + np.cumsum(shard.sentences) - shard.sentences)
+        self.arrays["sentences"].append(self.num_tokens + np.cumsum(shard.sentences) - shard.sentences)
         self.arrays["unknown"].append(shard.unknown)
         self.sizes.add(shard)
-        self.tokens += int(shard.sentences.sum())
-        for item in shard.silent:
+        self.num_tokens += int(shard.sentences.sum())
+        for item in shard.empty_documents:
             self.empty_parts[self.num_parts + item["number"]] = {"file": item["file"], "line": item["line"]}
-        first = self.num_parts - len(self.open_document.continued)
+        first_part = self.num_parts - len(self.open_document.continued)
         self.num_parts += len(shard.continued)
         added = (shard.documents, shard.hashes, shard.continued)
-        pieces = DocumentParts(*map(np.concatenate, zip(self.open_document, added, strict=True)))
-        last = int(np.flatnonzero(~pieces.continued)[-1])
-        self._append_documents(DocumentParts(*(array[:last] for array in pieces)), first)
-        self.open_document = DocumentParts(*(array[last:] for array in pieces))
-        self.empty_parts = {number: item for number, item in self.empty_parts.items() if number >= first + last}
+        parts = DocumentParts(*map(np.concatenate, zip(self.open_document, added, strict=True)))
+        last_start = int(np.flatnonzero(~parts.continued)[-1])
+        self._append_documents(DocumentParts(*(array[:last_start] for array in parts)), first_part)
+        self.open_document = DocumentParts(*(array[last_start:] for array in parts))
+        self.empty_parts = {
+            number: item for number, item in self.empty_parts.items() if number >= first_part + last_start
+        }
 
-    def _append_documents(self, pieces: DocumentParts, first: int) -> None:
-        """Appends whole documents, whose first part has number `first`; drops those without tokens."""
-        starts, stage = np.flatnonzero(~pieces.continued), self.ledger.stage("tokens")
-        sentences, hashes = pieces.documents, pieces.hashes
+    def _append_documents(self, parts: DocumentParts, first_part: int) -> None:
+        """Appends whole documents, whose first part has number `first_part`; drops those without tokens."""
+        starts, stage = np.flatnonzero(~parts.continued), self.ledger.stage("tokens")
+        sentences, hashes = parts.documents, parts.hashes
         if 0 < len(starts) < len(sentences):  # some documents have several parts
             sentences = np.add.reduceat(sentences, starts)
             bounds = pairwise([*starts, len(hashes)])
             hashes = np.array([combine_hashes(hashes[start:end]) for start, end in bounds], np.uint64)
         stage.add_in(documents=len(starts))
         has_tokens = sentences > 0
-        for number in first + starts[~has_tokens]:
+        for number in first_part + starts[~has_tokens]:
             self.ledger.drop("tokens", NO_TOKENS_REASON, documents=1, **self.empty_parts[int(number)])
         stage.add_out(documents=int(has_tokens.sum()))
         lengths = sentences[has_tokens]
-        self.arrays["documents"].append(self.sentences + np.cumsum(lengths) - lengths)
-        self.sentences += int(lengths.sum())
+        self.arrays["documents"].append(self.num_sentences + np.cumsum(lengths) - lengths)
+        self.num_sentences += int(lengths.sum())
         self.arrays["hashes"].append(hashes[has_tokens])
 
     def finish(self) -> dict[str, dict[str, Any]]:
         self._append_documents(self.open_document, self.num_parts - len(self.open_document.continued))
         self.arrays["sizes"].append(self.sizes.last)
-        self.arrays["sentences"].append(np.array([self.tokens]))
-        self.arrays["documents"].append(np.array([self.sentences]))
+        self.arrays["sentences"].append(np.array([self.num_tokens]))
+        self.arrays["documents"].append(np.array([self.num_sentences]))
         return {name: array.finish() for name, array in self.arrays.items()}
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from forebear.errors import InputError
 if TYPE_CHECKING:
     from forebear.data.corpus.corpus import Corpus
 
-BLOCK = 1 << 20  # units summed at a time, so that a large corpus is never in memory as wide integers
+UNITS_PER_BLOCK = 1 << 20  # units summed at a time, so that a large corpus is never in memory as wide integers
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,12 +84,12 @@ class Subset:
         return Subset(self.corpus, np.stack((first, first + 1), axis=1))
 
     def token_slice(self, start: int, end: int) -> tuple[np.ndarray, np.ndarray]:
-        """The tokens from `begin` to `end`, counted through all units, and their number for each unit."""
+        """The tokens from `start` to `end`, counted through all units, and their number for each unit."""
         first, last = np.searchsorted(self.token_ends, [start, end - 1], side="right")
         ends = self.token_ends[first : last + 1]
         starts = self.spans[first : last + 1, 0].copy()
         sizes = self.spans[first : last + 1, 1] - starts
-        skipped = start - int(ends[0] - sizes[0])  # tokens of the first unit that precede `begin`
+        skipped = start - int(ends[0] - sizes[0])  # tokens of the first unit that precede `start`
         starts[0] += skipped
         sizes[0] -= skipped
         sizes[-1] -= int(ends[-1]) - end
@@ -123,25 +123,25 @@ class CorpusSplit:
     method: Literal["content", "position", "nothing"]
 
 
-def held_out_mask(hashes: np.ndarray, share: float) -> np.ndarray:
+def held_out_mask(hashes: np.ndarray, fraction: float) -> np.ndarray:
     """Which of the documents with these content hashes are held out."""
-    return hashes < np.uint64(int(share * 2**64))
+    return hashes < np.uint64(int(fraction * 2**64))
 
 
-def split_by_position(corpus: Corpus, share: float) -> CorpusSplit:
+def split_by_position(corpus: Corpus, fraction: float) -> CorpusSplit:
     """Holds out the end of the text, from the start of a sentence, perhaps within a document.
 
-    `share` is a share of bytes, so that the boundary does not depend on the tokenizer.
+    `fraction` is a fraction of bytes, so that the boundary does not depend on the tokenizer.
     """
-    total = len(corpus.sizes)
-    if total < 2:
+    num_sentences = len(corpus.sizes)
+    if num_sentences < 2:
         hint = "give more text, or more lines (--sentences lines takes each for a sentence); a model that counts "
         hint += "can take all of it: --held-out 0"
         raise InputError("the text is a single sentence, of which nothing can be held out", hint=hint)
-    train_bytes = round(int(corpus.sizes.sum(dtype=np.int64)) * (1 - share))
-    border = min(_sentences_within(corpus.sizes, train_bytes), total - 1)
+    train_bytes = round(int(corpus.sizes.sum(dtype=np.int64)) * (1 - fraction))
+    boundary = min(_sentences_within(corpus.sizes, train_bytes), num_sentences - 1)
     bounds = document_bounds(corpus)
-    halves = np.minimum(bounds, border), np.maximum(bounds, border)
+    halves = np.minimum(bounds, boundary), np.maximum(bounds, boundary)
     train, held_out = (units[units[:, 0] < units[:, 1]] for units in halves)
     return CorpusSplit(Subset(corpus, train), Subset(corpus, held_out), "position")
 
@@ -159,20 +159,20 @@ def concat_ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 def _sum_units(values: np.ndarray, units: np.ndarray) -> np.ndarray:
     """The sum of the values of each unit."""
     sums = np.zeros(len(units), np.int64)
-    for start in range(0, len(units), BLOCK):
-        block = units[start : start + BLOCK]
+    for start in range(0, len(units), UNITS_PER_BLOCK):
+        block = units[start : start + UNITS_PER_BLOCK]
         low, high = int(block[:, 0].min()), int(block[:, 1].max())
         padded = np.zeros(high - low + 1, np.int64)  # one more, as reduceat needs a position for the last end
         padded[:-1] = values[low:high]
-        sums[start : start + BLOCK] = np.add.reduceat(padded, (block - low).ravel())[::2]
+        sums[start : start + UNITS_PER_BLOCK] = np.add.reduceat(padded, (block - low).ravel())[::2]
     return sums
 
 
 def _sentences_within(sizes: np.ndarray, num_bytes: int) -> int:
     """The number of sentences, from the first, that have so many bytes together; at least one."""
     total = 0
-    for start in range(0, len(sizes), BLOCK):
-        cumulative = total + np.cumsum(sizes[start : start + BLOCK], dtype=np.int64)
+    for start in range(0, len(sizes), UNITS_PER_BLOCK):
+        cumulative = total + np.cumsum(sizes[start : start + UNITS_PER_BLOCK], dtype=np.int64)
         if cumulative[-1] >= num_bytes:
             return start + int(np.searchsorted(cumulative, num_bytes)) + 1
         total = int(cumulative[-1])

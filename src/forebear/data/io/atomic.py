@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from forebear.errors import ForebearError, InputError
 
-PLAN = "plan.json"
+PLAN_FILE = "plan.json"
 SHARDS_FOLDER = "shards"
 
 
@@ -90,13 +90,13 @@ def explain_disk_errors(target: str | os.PathLike[str]) -> Iterator[None]:
         yield
     except OSError as error:
         path = error.filename if isinstance(error.filename, str) else target
-        how = "by FOREBEAR_CACHE" if Path(path).is_relative_to(cache_folder()) else "with --to"
-        elsewhere = f"choose a place that can be written, {how}"
+        option = "by FOREBEAR_CACHE" if Path(path).is_relative_to(cache_folder()) else "with --to"
+        default_hint = f"choose a place that can be written, {option}"
         hints = {
-            errno.ENOSPC: f"free some space and run again (what is finished is kept), or choose another disk {how}",
-            errno.EDQUOT: f"your quota is used up: free some space, or choose another disk {how}",
+            errno.ENOSPC: f"free some space and run again (what is finished is kept), or choose another disk {option}",
+            errno.EDQUOT: f"your quota is used up: free some space, or choose another disk {option}",
         }
-        hint = hints.get(error.errno or 0, elsewhere)
+        hint = hints.get(error.errno or 0, default_hint)
         raise ForebearError(error.strerror or str(error), file=path, hint=hint) from error
 
 
@@ -133,7 +133,7 @@ def lock_work_folder(target: Path) -> Iterator[Path]:
 def remove_stale_work(target: Path) -> None:
     """Removes the work folder of a finished result whose process was killed before it could do so."""
     work = _work_folder(target)
-    if stored_key(work, PLAN) is None:
+    if stored_key(work, PLAN_FILE) is None:
         return
     with contextlib.suppress(OSError):  # another process works there, or it is read-only: no matter
         handle = _lock_folder(work, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -167,13 +167,13 @@ def _lock_folder(work: Path, mode: int) -> int | None:
 
 def begin_work(work: Path, key: str) -> None:
     """Keeps the shards of an earlier attempt at the same result (the same key) and removes those of any other."""
-    known_key = stored_key(work, PLAN)
-    foreign = [item.name for item in work.iterdir() if not item.name.startswith(f".{PLAN}.")]
+    known_key = stored_key(work, PLAN_FILE)
+    foreign = [item.name for item in work.iterdir() if not item.name.startswith(f".{PLAN_FILE}.")]
     if known_key is None and foreign:
         raise InputError("is in the way: forebear would work in it", file=work, hint="move it, or choose another --to")
     if known_key != key:
         clear_folder(work)
-        write_json(work / PLAN, {"key": key})
+        write_json(work / PLAN_FILE, {"key": key})
     (work / SHARDS_FOLDER).mkdir(exist_ok=True)
     for leftover in (work / SHARDS_FOLDER).glob(".*.tmp"):
         leftover.unlink(missing_ok=True)
@@ -182,14 +182,14 @@ def begin_work(work: Path, key: str) -> None:
 def remove_work_folder(work: Path) -> None:
     """Removes a work folder, its plan last: a folder without a plan is not ours to remove."""
     clear_folder(work)
-    (work / PLAN).unlink(missing_ok=True)
+    (work / PLAN_FILE).unlink(missing_ok=True)
     work.rmdir()
 
 
 def clear_folder(work: Path) -> None:
     """Removes everything in a work folder but its plan."""
     for item in work.iterdir():
-        if item.name != PLAN:
+        if item.name != PLAN_FILE:
             shutil.rmtree(item) if item.is_dir() and not item.is_symlink() else item.unlink()
 
 

@@ -18,11 +18,11 @@ def python_command(program: str, *arguments: object) -> list[str]:
     path, package = _search_path(), str(PACKAGE_PARENT)
     # What PYTHONPATH cannot hold, and the folder of this package if it is the working folder, come last: after the
     # standard library and installed packages, so that they replace none of them.
-    late = [entry for entry in path if os.pathsep in entry]
+    appended_paths = [entry for entry in path if os.pathsep in entry]
     if package not in map(os.path.realpath, path):
-        late.append(package)
-    if late:
-        program = f"import sys; sys.path += {late!r}; {program}"
+        appended_paths.append(package)
+    if appended_paths:
+        program = f"import sys; sys.path += {appended_paths!r}; {program}"
     return [sys.executable, "-P", "-c", program, *map(str, arguments)]
 
 

@@ -82,10 +82,10 @@ def find_sources(paths: Paths, ledger: Ledger | None = None) -> Iterator[SourceF
         else:
             hint = "check the spelling; globs like 'texts/**/*.txt' are understood"
             raise InputError("no such file or folder", file=pattern, hint=hint)
-    walk = _FileWalk(ledger if ledger is not None else Ledger(), several=len(expanded) > 1)
+    walk = _FileWalk(ledger if ledger is not None else Ledger(), has_several_paths=len(expanded) > 1)
     has_files = False
     for path in expanded:
-        for source in walk.through(path):
+        for source in walk.sources_in(path):
             has_files = True
             yield source
     if not has_files:
@@ -95,14 +95,14 @@ def find_sources(paths: Paths, ledger: Ledger | None = None) -> Iterator[SourceF
 class _FileWalk:
     """A walk through files and folders in the order of their names, each once, even if links form a loop.
 
-    Files are remembered only if there are `several` paths: one folder has each file once, and may have millions.
+    Files are remembered only if there are several paths: one folder has each file once, and may have millions.
     """
 
-    def __init__(self, ledger: Ledger, *, several: bool) -> None:
-        self.ledger, self.several = ledger, several
+    def __init__(self, ledger: Ledger, *, has_several_paths: bool) -> None:
+        self.ledger, self.has_several_paths = ledger, has_several_paths
         self.seen: set[object] = set()
 
-    def through(self, path: str) -> Iterator[SourceFile]:
+    def sources_in(self, path: str) -> Iterator[SourceFile]:
         if path in STDIN:
             if sys.stdin is None:
                 raise InputError("there is no standard input", hint="give it some: forebear … - < FILE")
@@ -131,11 +131,11 @@ class _FileWalk:
             self.ledger.quarantine(path, reason)
             return
         with explain_file_errors(path):
-            regular = stat.S_ISREG(os.stat(path).st_mode)
-        if not regular and not is_named:
+            is_regular = stat.S_ISREG(os.stat(path).st_mode)
+        if not is_regular and not is_named:
             self.ledger.quarantine(path, "not a regular file")
-        elif not self.several or self._is_new(_identity(path), path):
-            yield SourceFile(path if regular else _spool(path), path)  # a named pipe, or the shell's <(command)
+        elif not self.has_several_paths or self._is_new(_identity(path), path):
+            yield SourceFile(path if is_regular else _spool(path), path)  # a named pipe, or the shell's <(command)
 
     def _is_new(self, identity: object, path: str) -> bool:
         if identity in self.seen:
@@ -176,7 +176,7 @@ def _spool(stream: str | int) -> str:
     with tempfile.NamedTemporaryFile(prefix="forebear-stdin-", delete=False) as file:
         atexit.register(lambda: Path(file.name).unlink(missing_ok=True))
         with explain_file_errors(file.name), open(stream, "rb", closefd=isinstance(stream, str)) as pipe:
-            while block := pipe.read(BLOCK):
+            while block := pipe.read(BLOCK_BYTES):
                 file.write(block)
     return file.name
 
@@ -192,9 +192,9 @@ def sources_digest(sources: Iterable[SourceFile]) -> str:
 
 # --- Compressed files ---
 
-BLOCK = 1 << 20  # bytes read at a time
+BLOCK_BYTES = 1 << 20  # bytes read at a time
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-SKIPPABLE = b"\x2a\x4d\x18"  # after a byte 0x50 to 0x5f: a zstd frame of metadata before the first of text
+ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # after a byte 0x50 to 0x5f: a zstd frame of metadata before the first of text
 ZSTD_WINDOW = 1 << 31  # bytes of zstd's largest window, as `zstd --long=31` writes
 ZSTD_CHUNK = 1 << 10  # compressed bytes fed at a time: each may decompress to thousands of times its size
 
@@ -206,7 +206,7 @@ def is_compressed(source: SourceFile) -> bool:
 
 
 def _has_compressed_magic(magic: bytes) -> bool:
-    return magic.startswith((GZIP, ZSTD)) or (magic[1:] == SKIPPABLE and magic[0] >> 4 == 5)
+    return magic.startswith((GZIP, ZSTD)) or (magic[1:] == ZSTD_SKIPPABLE and magic[0] >> 4 == 5)
 
 
 def _decompressed_stream(file: Any, magic: bytes) -> Any:
@@ -220,14 +220,14 @@ class _ZstdStream:
     """The decompressed bytes of all frames of a zstd file."""
 
     def __init__(self, file: Any) -> None:
-        self._pieces, self._ahead = _decompress_frames(file), b""
+        self._pieces, self._lookahead = _decompress_frames(file), b""
 
     def read(self, size: int) -> bytes:
         """`size` bytes, fewer at the end."""
-        data = bytearray(self._ahead)
+        data = bytearray(self._lookahead)
         while len(data) < size and (piece := next(self._pieces, b"")):
             data += piece
-        self._ahead = bytes(data[size:])
+        self._lookahead = bytes(data[size:])
         return bytes(data[:size])
 
 
@@ -236,7 +236,7 @@ def _decompress_frames(file: Any) -> Iterator[bytes]:
     import zstandard
 
     frame, is_open = None, False
-    while block := file.read(BLOCK):
+    while block := file.read(BLOCK_BYTES):
         start = 0
         while start < len(block):
             frame = frame or zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW).decompressobj()
@@ -292,7 +292,7 @@ class PeekableStream:
     """
 
     def __init__(self, path: str | os.PathLike[str], progress: ProgressFn | None = None) -> None:
-        self.path, self.progress, self._ahead = Path(path), progress, b""
+        self.path, self.progress, self._lookahead = Path(path), progress, b""
         try:
             self._raw = open(self.path, "rb")  # noqa: SIM115
             self.size, magic = os.fstat(self._raw.fileno()).st_size, self._raw.peek(4)[:4]
@@ -307,21 +307,21 @@ class PeekableStream:
     def __exit__(self, *_: object) -> None:
         self._raw.close()
 
-    def bytes_left(self, max_rows: int, row_bytes: int) -> int:
+    def max_plausible_rows(self, max_rows: int, row_bytes: int) -> int:
         """Rows to allocate: at most `max_rows`, and no more than the file can plausibly hold."""
         ratio = 1 if self._file is self._raw else GZIP_RATIO
         return max(1, min(max_rows, self.size * ratio // row_bytes))
 
     def peek(self) -> tuple[bytes, bool]:
         """The next block without consuming it, and whether the file ends with it."""
-        while len(self._ahead) <= LOOKAHEAD and (more := self._read(LOOKAHEAD + 1 - len(self._ahead))):
-            self._ahead += more
-        return self._ahead[:LOOKAHEAD], len(self._ahead) <= LOOKAHEAD
+        while len(self._lookahead) <= LOOKAHEAD and (block := self._read(LOOKAHEAD + 1 - len(self._lookahead))):
+            self._lookahead += block
+        return self._lookahead[:LOOKAHEAD], len(self._lookahead) <= LOOKAHEAD
 
     def read(self, size: int = LOOKAHEAD) -> bytes:
         """Up to `size` bytes; empty at the end."""
-        if self._ahead:
-            data, self._ahead = self._ahead[:size], self._ahead[size:]
+        if self._lookahead:
+            data, self._lookahead = self._lookahead[:size], self._lookahead[size:]
             return data
         data = self._read(size)
         if self.progress is not None:
@@ -355,13 +355,13 @@ class TextBlocks:
 
     def __iter__(self) -> Iterator[str]:
         decoder, digest = _decoder(self.encoding), hashlib.sha256()
-        is_first, held_back = True, ""
+        is_at_start, held_back = True, ""
         with explain_file_errors(self.source.name), open(self.source.path, "rb") as file:
             stream = _decompressed_stream(_CountingFile(file, self, digest), file.peek(4)[:4])
             for block in self._decompress(stream):
                 text = held_back + self._decode(decoder, block, final=False)
-                if is_first and text:
-                    is_first = False
+                if is_at_start and text:
+                    is_at_start = False
                     if text.startswith("\ufeff"):
                         self.ledger.add_structure("byte order mark", "\ufeff")
                         text = text[1:]
@@ -380,7 +380,7 @@ class TextBlocks:
 
     def _decompress(self, stream: Any) -> Iterator[bytes]:
         try:
-            while block := stream.read(BLOCK):
+            while block := stream.read(BLOCK_BYTES):
                 self.decompressed_bytes += len(block)
                 yield block
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:

@@ -14,7 +14,9 @@ from forebear.errors import ForebearError
 
 STAGES = ("read", "clean", "write", "sentences", "tokens")  # the order of the stages, whichever is entered first
 LEDGER_UNITS = ("documents", "sentences", "characters", "bytes", "tokens")
-EXAMPLES = 20  # items of one reason kept in the ledger itself; the counts are always exact, `on_drop` sees every item
+MAX_EXAMPLES = (
+    20  # items of one reason kept in the ledger itself; the counts are always exact, `on_drop` sees every item
+)
 
 
 class LedgerError(ForebearError):
@@ -50,12 +52,12 @@ class LedgerItems:
 
     def add(self, item: dict[str, Any], count: int = 1) -> None:
         self.count += count
-        if len(self.examples) < EXAMPLES:
+        if len(self.examples) < MAX_EXAMPLES:
             self.examples.append(item)
 
     def merge(self, other: LedgerItems) -> None:
         self.count += other.count
-        self.examples += other.examples[: EXAMPLES - len(self.examples)]
+        self.examples += other.examples[: MAX_EXAMPLES - len(self.examples)]
 
 
 class Ledger:
@@ -74,7 +76,7 @@ class Ledger:
     def stage(self, name: str) -> LedgerStage:
         if name not in self.stages:
             stages = self.stages | {name: LedgerStage()}
-            self.stages = {known: stages[known] for known in STAGES if known in stages}
+            self.stages = {stage_name: stages[stage_name] for stage_name in STAGES if stage_name in stages}
         return self.stages[name]
 
     def drop(self, stage: str, reason: str, *, file: str, line: int, excerpt: str = "", **units: int) -> None:
@@ -94,12 +96,12 @@ class Ledger:
             entry.add_in(**units)
             entry.dropped.setdefault(reason, Counter()).update(units)
 
-    def repair(self, file: str, byte: int, count: int, how: str) -> None:
+    def repair(self, file: str, byte: int, count: int, action: str) -> None:
         """Enters undecodable bytes with their offset."""
         item = {"file": file, "byte": byte, "bytes": count}
-        self.repaired.setdefault(how, LedgerItems()).add(item, count)
+        self.repaired.setdefault(action, LedgerItems()).add(item, count)
         if self.on_drop:
-            self.on_drop({"stage": "read", "reason": f"bad bytes {how}", **item})
+            self.on_drop({"stage": "read", "reason": f"bad bytes {action}", **item})
 
     def quarantine(self, file: str, reason: str) -> None:
         self.skipped_files.setdefault(reason, LedgerItems()).add({"file": file})
@@ -132,11 +134,11 @@ class Ledger:
             for unit, taken in stage.inputs.items():
                 if missing := taken - stage.outputs[unit] - sum(counts[unit] for counts in stage.dropped.values()):
                     raise LedgerError(f"the ledger does not add up: {name} lost {missing:,} of {taken:,} {unit}")
-        for previous, following in pairwise(self.stages):
-            given, taken = self.stages[previous].outputs, self.stages[following].inputs
-            for unit in given.keys() & taken.keys():
-                if given[unit] != taken[unit]:
-                    difference = f"{previous} gave {given[unit]:,} {unit}, {following} took {taken[unit]:,}"
+        for previous, next_stage in pairwise(self.stages):
+            outputs, taken = self.stages[previous].outputs, self.stages[next_stage].inputs
+            for unit in outputs.keys() & taken.keys():
+                if outputs[unit] != taken[unit]:
+                    difference = f"{previous} gave {outputs[unit]:,} {unit}, {next_stage} took {taken[unit]:,}"
                     raise LedgerError(f"the ledger does not add up: {difference}")
 
     def rows(self) -> Iterator[tuple[str, str, Counter[str]]]:

@@ -63,8 +63,8 @@ def read_jsonl(blocks: TextBlocks, field: str) -> Iterator[Document]:
             text, count = SURROGATES.subn(replacement, text)
             blocks.ledger.repair(name, blocks.decompressed_bytes, count, action)
         blocks.ledger.add_structure("markup and other fields", line + end, text)
-        words = _words(record, text)
-        entities = _entities(record, words) if words else None
+        words = _word_ends(record, text)
+        entities = _entity_spans(record, words) if words else None
         document = [Document(text, name, number, words=words, entities=entities, is_record=True)]
         yield from document if words else document_parts(text, name, number, is_record=True)
 
@@ -95,7 +95,7 @@ def available_fields(record: Any) -> str:
     return ", ".join(map(str, record)) if isinstance(record, dict) else type(record).__name__
 
 
-def _words(record: dict[str, Any], text: str) -> tuple[int, ...] | None:
+def _word_ends(record: dict[str, Any], text: str) -> tuple[int, ...] | None:
     """The ends of words in a record of cleaned text, if they are valid."""
     ends = record.get("words")
     if not isinstance(ends, list) or not ends or is_too_long(text) or not all(type(end) is int for end in ends):
@@ -103,7 +103,7 @@ def _words(record: dict[str, Any], text: str) -> tuple[int, ...] | None:
     return tuple(ends) if ends == sorted(set(ends)) and ends[0] > 0 and ends[-1] == len(text) else None
 
 
-def _entities(record: dict[str, Any], words: tuple[int, ...]) -> tuple[tuple[int, int], ...] | None:
+def _entity_spans(record: dict[str, Any], words: tuple[int, ...]) -> tuple[tuple[int, int], ...] | None:
     """The entities in a record of cleaned text, if they are valid: in order, and each of whole words."""
     spans = record.get("entities")
     if not isinstance(spans, list) or not all(isinstance(span, list) and len(span) == 2 for span in spans):
@@ -129,49 +129,49 @@ def read_text_table(blocks: TextBlocks, table_format: str, column_name: str) -> 
     # TSV is rarely quoted on purpose, and a stray quote would swallow what follows.
     tsv_rows = (line.rstrip("\n").split("\t") if line.strip("\n") else [] for line in lines())
     rows: Iterator[list[str]] = tsv_rows if table_format == "tsv" else csv.reader(lines(), strict=True)
-    column, first = -1, 1
+    column, first_line = -1, 1
     try:
         for row in rows:
-            raw, number = "".join(raw_lines), first
-            first += len(raw_lines)
+            raw, line_number = "".join(raw_lines), first_line
+            first_line += len(raw_lines)
             raw_lines.clear()
             if not row:
                 blocks.ledger.add_structure("blank lines", raw)
                 continue
             if column < 0:
-                column, is_header = _column(row, column_name, name, number)
+                column, is_header = _text_column(row, column_name, name, line_number)
                 if is_header:
                     blocks.ledger.add_structure("header", raw)
                     continue
             if column >= len(row):
                 message = f"the row has {len(row)} columns, column {column + 1} is wanted"
                 hint = "mend the row (often a missing quote or delimiter)"
-                raise InputError(message, file=name, line=number, hint=hint)
+                raise InputError(message, file=name, line=line_number, hint=hint)
             blocks.ledger.add_structure("markup and other fields", raw, row[column])
-            yield from document_parts(row[column], name, number)
+            yield from document_parts(row[column], name, line_number)
     except csv.Error as error:
         message = f"not well-formed {table_format.upper()}: {error}"
-        raise InputError(message, file=name, line=first, hint="mend the quoting") from error
+        raise InputError(message, file=name, line=first_line, hint="mend the quoting") from error
 
 
-def _column(first: list[str], column_name: str, file: str, line: int) -> tuple[int, bool]:
+def _text_column(first_row: list[str], column_name: str, file: str, line: int) -> tuple[int, bool]:
     """The index of the text column, and whether this first row is a header."""
     if is_column_number(column_name):  # there is no header
-        return numbered_column(column_name, first, file, line), False
-    if not column_name and len(first) == 1 and first != ["text"]:
+        return numbered_column(column_name, first_row, file, line), False
+    if not column_name and len(first_row) == 1 and first_row != ["text"]:
         return 0, False
     hint = "give --column NAME, or its number from 1 where there is no header"
-    return named_column(column_name or "text", first, file, line, hint=hint), True
+    return named_column(column_name or "text", first_row, file, line, hint=hint), True
 
 
 def is_column_number(column: str) -> bool:
     return column.isdecimal() and column.isascii()
 
 
-def numbered_column(column: str, first: list[str], file: str, line: int) -> int:
-    """The index of a column by its number, counted from 1; `first` is the first row."""
-    if not 1 <= int(column) <= len(first):
-        description = f"there is no column {column}; the first row has {len(first)}"
+def numbered_column(column: str, first_row: list[str], file: str, line: int) -> int:
+    """The index of a column by its number, counted from 1; `first_row` is the first row of the table."""
+    if not 1 <= int(column) <= len(first_row):
+        description = f"there is no column {column}; the first row has {len(first_row)}"
         raise InputError(description, file=file, line=line, hint="count from 1")
     return int(column) - 1
 
@@ -194,11 +194,11 @@ def strip_word_tags(document: Document, ledger: Ledger) -> Document:
             length += 1
             ends.append(length)
         collector.close_compound()
-        compounds = opens = "[" in line
+        has_compounds = opens_compound = "[" in line
         for item in line.split():
             word, _, tag = item.rpartition("/")
-            if compounds:
-                word, tag, opens = strip_bracket(word, tag, is_open=collector.compound_start >= 0)
+            if has_compounds:
+                word, tag, opens_compound = strip_bracket(word, tag, is_open=collector.compound_start >= 0)
             if not word or not tag:
                 hint = "use --format text for untagged text"
                 raise InputError(f"{item!r} is not word/tag", file=document.file, line=number, hint=hint)
@@ -206,9 +206,9 @@ def strip_word_tags(document: Document, ledger: Ledger) -> Document:
                 pieces.append(" ")
                 length += 1
                 ends.append(length)
-            if opens:
+            if opens_compound:
                 collector.open_compound(length)
-            if compounds or tag[:2] in ENTITY_TAGS:
+            if has_compounds or tag[:2] in ENTITY_TAGS:
                 collector.add_word(word, tag, length, length + len(word))
             pieces.append(word)
             length += len(word)
@@ -263,59 +263,59 @@ class TextFormat:
         if self.format != "auto":
             return self.format
         name = source.name.lower().removesuffix(".gz").removesuffix(".zst")
-        return next((form for suffix, form in SUFFIXES.items() if name.endswith(suffix)), "text")
+        return next((file_format for suffix, file_format in SUFFIXES.items() if name.endswith(suffix)), "text")
 
     def read_file(self, source: SourceFile, ledger: Ledger) -> Iterator[Document]:
         blocks = TextBlocks(source, self.encoding, self.on_bad_bytes, ledger)
-        form = self.format_of(source)
-        if form == "jsonl":
+        file_format = self.format_of(source)
+        if file_format == "jsonl":
             documents = read_jsonl(blocks, self.field)
-        elif form in ("csv", "tsv"):
-            documents = read_text_table(blocks, form, self.column)
+        elif file_format in ("csv", "tsv"):
+            documents = read_text_table(blocks, file_format, self.column)
         else:
             documents = self._lines(blocks) if self.documents == "lines" else self._split_at_blank_lines(blocks)
-        if form == "tagged":
+        if file_format == "tagged":
             documents = (strip_word_tags(document, ledger) for document in documents)
         yield from _account_documents(documents, source, ledger)
 
     @property
-    def _marks(self) -> Sequence[str]:
+    def _split_separators(self) -> Sequence[str]:
         return ("\n", " ") if self.format == "tagged" else SPLIT_AFTER  # 。/w stays in one piece
 
     def _lines(self, blocks: TextBlocks) -> Iterator[Document]:
-        ends = 0
+        num_line_ends = 0
         for number, line, end in numbered_lines(blocks):
-            ends += len(end)
-            yield from document_parts(line, blocks.source.name, number, self._marks)
-        blocks.ledger.add_structure_count("line ends", ends, ends)
+            num_line_ends += len(end)
+            yield from document_parts(line, blocks.source.name, number, self._split_separators)
+        blocks.ledger.add_structure_count("line ends", num_line_ends, num_line_ends)
 
     def _split_at_blank_lines(self, blocks: TextBlocks) -> Iterator[Document]:
         """Documents between blank lines, or the whole file; holds at most two parts and a block."""
         name, ledger, is_whole_file = blocks.source.name, blocks.ledger, self.documents == "files"
-        pending, line, part, searched = "", 1, 0, 0  # `searched`: no blank line starts before it in `pending`
-        blanks: list[str] = []  # entered once a block: there may be one for each document
+        pending, line, part, searched_to = "", 1, 0, 0  # `searched_to`: no blank line starts before it in `pending`
+        blank_texts: list[str] = []  # entered once a block: there may be one for each document
         for block in blocks:
             pending += block
             start = 0
             if part == 0:  # before a document: blank lines belong to no document
                 start = pending.rfind("\n", 0, len(pending) - len(pending.lstrip())) + 1
-                blanks.append(pending[:start])
+                blank_texts.append(pending[:start])
                 line += pending.count("\n", 0, start)
-            for blank in () if is_whole_file else BLANK_LINES.finditer(pending, max(start, searched)):
-                if blank.start() > start:
-                    yield Document(pending[start : blank.start()], name, line, part)
-                line += pending.count("\n", start, blank.end())
-                blanks.append(blank[0])
-                start, part = blank.end(), 0
-            ledger.add_structure("blank lines", "".join(blanks))
-            blanks.clear()
+            for blank_lines in () if is_whole_file else BLANK_LINES.finditer(pending, max(start, searched_to)):
+                if blank_lines.start() > start:
+                    yield Document(pending[start : blank_lines.start()], name, line, part)
+                line += pending.count("\n", start, blank_lines.end())
+                blank_texts.append(blank_lines[0])
+                start, part = blank_lines.end(), 0
+            ledger.add_structure("blank lines", "".join(blank_texts))
+            blank_texts.clear()
             pending = pending[start:]
             while is_too_long(pending):
-                end = split_position(pending, self._marks)
+                end = split_position(pending, self._split_separators)
                 yield Document(pending[:end], name, line, part)
                 line += pending.count("\n", 0, end)
                 pending, part = pending[end:], part + 1
-            searched = len(pending.rstrip())
+            searched_to = len(pending.rstrip())
         # Without blank lines at its end; white space in its last line stays.
         end = len(pending.rstrip("\n")) if is_whole_file else pending.find("\n", len(pending.rstrip()))
         text = pending if end < 0 else pending[:end]
@@ -332,10 +332,10 @@ def _account_documents(documents: Iterable[Document], source: SourceFile, ledger
     for document, continues in with_continuation(documents):
         has_documents, text = True, document.text
         if not continues and document.part == 0 and not text.strip(INVISIBLE_CHARS):
-            length, size = len(text), utf8_size(text)
-            stage.add_in(documents=1, characters=length, bytes=size)
+            length, text_bytes = len(text), utf8_size(text)
+            stage.add_in(documents=1, characters=length, bytes=text_bytes)
             location = {"file": document.file, "line": document.line}
-            ledger.drop("read", "empty document", **location, documents=1, characters=length, bytes=size)
+            ledger.drop("read", "empty document", **location, documents=1, characters=length, bytes=text_bytes)
             continue
         num_documents += document.part == 0
         characters += len(text)

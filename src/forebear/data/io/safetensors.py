@@ -18,30 +18,33 @@ from forebear.data.io.atomic import atomic_write, explain_disk_errors, sync_file
 from forebear.errors import InputError
 
 SUFFIXES = (".npy", ".safetensors")
-NAME = "vectors"  # of the only tensor in a .safetensors file
-SAFETENSORS_HEAD = 4096  # bytes of the header of a .safetensors file of vectors: enough for any shape and its metadata
-NUMBER = np.dtype("<f4")
+TENSOR_NAME = "vectors"  # of the only tensor in a .safetensors file
+VECTORS_HEADER_BYTES = (
+    4096  # bytes of the header of a .safetensors file of vectors: enough for any shape and its metadata
+)
+VECTOR_DTYPE = np.dtype("<f4")
 
 
 def write_vectors(
-    file: str | os.PathLike[str], groups: Iterable[np.ndarray], metadata: Mapping[str, str] | None = None
+    file: str | os.PathLike[str], batches: Iterable[np.ndarray], metadata: Mapping[str, str] | None = None
 ) -> tuple[int, int]:
     """Writes (n, D) arrays one below the other, atomically; returns (rows, D).
 
-    The number of rows need not be known in advance: the header is written last. Only .safetensors has `metadata`.
+    The number of rows need not be known in advance: the header is rewritten at the end. Only .safetensors has
+    `metadata`.
     """
     target, rows, width = Path(file), 0, 0
 
     def header() -> bytes:
         if target.suffix == ".npy":
-            return _npy_header(NUMBER, (rows, width))
-        return safetensors_header({NAME: ("F32", (rows, width))}, metadata or {}, SAFETENSORS_HEAD)
+            return _npy_header(VECTOR_DTYPE, (rows, width))
+        return safetensors_header({TENSOR_NAME: ("F32", (rows, width))}, metadata or {}, VECTORS_HEADER_BYTES)
 
     with explain_disk_errors(target), atomic_write(target) as stream:
         size = stream.write(header())
-        for group in groups:
-            stream.write(np.ascontiguousarray(group, NUMBER).data)
-            rows, width = rows + len(group), group.shape[1]
+        for batch in batches:
+            stream.write(np.ascontiguousarray(batch, VECTOR_DTYPE).data)
+            rows, width = rows + len(batch), batch.shape[1]
         stream.seek(0)
         assert stream.write(header()) == size, "the header has room for any shape"
     return rows, width
@@ -61,7 +64,7 @@ def read_vectors(file: str | os.PathLike[str]) -> np.ndarray:
         else:  # the tensor `vectors`, or the only one
             header, data_start = read_safetensors_header(target)
             names = [name for name in header if name != "__metadata__"]
-            vectors = map_tensor(target, header[names[0] if len(names) == 1 else NAME], data_start)
+            vectors = map_tensor(target, header[names[0] if len(names) == 1 else TENSOR_NAME], data_start)
     except (ValueError, KeyError, TypeError, EOFError) as error:
         hint = "write it again, with: forebear embed RUN --in FILE --out …"
         raise InputError(f"is no file of vectors ({error})", file=target, hint=hint) from error
@@ -82,14 +85,14 @@ MAX_HEADER_BYTES = 100_000_000  # as the format allows
 
 
 def safetensors_header(
-    shapes: Mapping[str, tuple[str, tuple[int, ...]]], metadata: Mapping[str, str], alignment: int = 64
+    specs: Mapping[str, tuple[str, tuple[int, ...]]], metadata: Mapping[str, str], alignment: int = 64
 ) -> bytes:
     """The header of a file with tensors of these types and shapes; its size is a multiple of `alignment`."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     offset = 0
-    for name, (kind, shape) in shapes.items():
-        size = math.prod(shape) * np.dtype(SAFETENSORS_DTYPES[kind]).itemsize
-        header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [offset, offset + size]}
+    for name, (dtype, shape) in specs.items():
+        size = math.prod(shape) * np.dtype(SAFETENSORS_DTYPES[dtype]).itemsize
+        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [offset, offset + size]}
         offset += size
     encoded = json.dumps(header).encode()
     encoded += b" " * (-(8 + len(encoded)) % alignment)
@@ -130,12 +133,12 @@ class NpyAppender:
     """An .npy file to which rows are appended; the header gets its length at the end."""
 
     def __init__(self, path: Path, dtype: np.dtype | type) -> None:
-        self.kind, self.length, self.digest = np.dtype(dtype), 0, hashlib.sha256()
+        self.dtype, self.length, self.digest = np.dtype(dtype), 0, hashlib.sha256()
         self.file = open(path, "wb")  # noqa: SIM115 - closed by finish(), or by its user's close()
-        self.file.write(_npy_header(self.kind, (0,)))
+        self.file.write(_npy_header(self.dtype, (0,)))
 
     def append(self, rows: np.ndarray) -> None:
-        data = np.ascontiguousarray(rows, self.kind).data
+        data = np.ascontiguousarray(rows, self.dtype).data
         self.file.write(data)
         self.digest.update(data)
         self.length += len(rows)
@@ -143,10 +146,10 @@ class NpyAppender:
     def finish(self) -> dict[str, Any]:
         """Writes the length into the header and syncs; returns the type, shape and digest of the array."""
         self.file.seek(0)
-        self.file.write(_npy_header(self.kind, (self.length,)))
+        self.file.write(_npy_header(self.dtype, (self.length,)))
         sync_file(self.file)
         self.close()
-        return {"type": self.kind.str, "shape": [self.length], "sha256": self.digest.hexdigest()}
+        return {"type": self.dtype.str, "shape": [self.length], "sha256": self.digest.hexdigest()}
 
     def close(self) -> None:
         self.file.close()
@@ -160,7 +163,7 @@ def _npy_header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
     return buffer.getvalue()
 
 
-def _file_of(array: Any) -> np.memmap | None:
+def _memmap_of(array: Any) -> np.memmap | None:
     """The memory map that an array is a view of, if any."""
     while array is not None and not isinstance(array, np.memmap):
         array = getattr(array, "base", None)
@@ -173,5 +176,5 @@ def release_pages(*arrays: np.ndarray) -> None:
     The system would reclaim it when memory is short, but until then it counts as used by this process.
     """
     for array in arrays:
-        if (file := _file_of(array)) is not None:
+        if (file := _memmap_of(array)) is not None:
             file._mmap.madvise(mmap.MADV_DONTNEED)  # pyright: ignore[reportAttributeAccessIssue] - numpy's, undeclared

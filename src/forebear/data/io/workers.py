@@ -18,7 +18,7 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 Workers = dict[Connection, "subprocess.Popen[bytes]"]
 
-SERVE = "import sys; from forebear.data.io.workers import serve; serve(int(sys.argv[1]))"
+WORKER_PROGRAM = "import sys; from forebear.data.io.workers import serve; serve(int(sys.argv[1]))"
 
 
 def cpu_count() -> int:
@@ -47,9 +47,9 @@ def run_jobs(
     workers: Workers = {}
     idle: list[Connection] = []
     busy: dict[Connection, str] = {}
-    pending, started = iter(jobs), time.monotonic()
+    pending, start = iter(jobs), time.monotonic()
     job = next(pending, None)
-    while job is not None and (count <= 1 or runs_here(job, time.monotonic() - started)):
+    while job is not None and (count <= 1 or runs_here(job, time.monotonic() - start)):
         yield work(job)
         job = next(pending, None)
     try:
@@ -87,7 +87,7 @@ def _start_worker(workers: Workers) -> Connection:
     """
     local, remote = multiprocessing.Pipe()
     workers[local] = subprocess.Popen(
-        python_command(SERVE, remote.fileno()),
+        python_command(WORKER_PROGRAM, remote.fileno()),
         pass_fds=[remote.fileno()],
         env=child_environment(TOKENIZERS_PARALLELISM="false"),  # one worker, one core
         stdin=subprocess.DEVNULL,
@@ -129,12 +129,12 @@ def serve(pipe: int) -> None:
         while True:
             job = connection.recv()
             try:
-                answer = True, work(job)
+                reply = True, work(job)
             except ForebearError as error:
-                answer = False, error
+                reply = False, error
             except Exception as error:  # noqa: BLE001 - whatever it is, the caller must get it
                 trace = traceback.format_exc()
-                answer = False, ForebearError(f"{type(error).__name__} in a worker: {error}\n{trace}")
-            connection.send(answer)
+                reply = False, ForebearError(f"{type(error).__name__} in a worker: {error}\n{trace}")
+            connection.send(reply)
     except (EOFError, OSError):  # the pipe closed, perhaps while a job was sent; errors of `work` itself are answers
         return

@@ -54,7 +54,7 @@ WORD_NAMES = "tokens words chars characters token word text sentence 词 字".sp
 TAG_NAMES = "tags ner_tags labels label pos_tags tag ner bio upos pos 标签 标注".split()
 CHOICE_LIST_NAMES = "choices options endings candidates question.choices 选项".split()
 CHOICE_NAMES = "choice option ending answer candidate alternative solution sol opt 选项".split()
-RIGHT_CHOICE_NAMES = (
+GOLD_CHOICE_NAMES = (
     "label right correct gold answer answerkey answer_key most-plausible-alternative target 答案 标签".split()
 )
 CHOICE_TEXT_NAMES = (
@@ -66,7 +66,7 @@ OTHER_NAMES = (
 ).split()
 HEADER_NAMES = frozenset[str]().union(
     TEXT_NAMES, LABEL_NAMES, QUESTION_NAMES, PASSAGE_NAMES, ANSWER_NAMES, START_NAMES, WORD_NAMES, TAG_NAMES,
-    CHOICE_LIST_NAMES, RIGHT_CHOICE_NAMES, CHOICE_TEXT_NAMES, OTHER_NAMES,
+    CHOICE_LIST_NAMES, GOLD_CHOICE_NAMES, CHOICE_TEXT_NAMES, OTHER_NAMES,
 )  # fmt: skip
 # Names that are also usual labels: one of them alone does not make a row a header.
 HEADER_OR_LABEL_NAMES = frozenset(
@@ -195,25 +195,27 @@ def find_text_columns(columns: Sequence[ColumnSample]) -> list[ColumnSample]:
 
 def find_choice_columns(columns: Sequence[ColumnSample]) -> list[ColumnSample]:
     """Columns with consecutively numbered names: choice1, choice2 …, ending0 …, option_a …, or A, B, C, D."""
-    families: dict[str, list[tuple[str, ColumnSample]]] = {}
+    groups: dict[str, list[tuple[str, ColumnSample]]] = {}
     for column in columns:
         end = max(
             (index for index, character in enumerate(column.name or "", start=1) if character.isalnum()), default=0
         )
         if column.name and (match := NUMBERED_NAME.fullmatch(column.name, 0, end)):
-            families.setdefault(match[1], []).append((match[2], column))
-    for family, members in families.items():
-        marks = [mark for mark, _ in members]
-        runs = any(marks == list(run[: len(marks)]) for run in ("01234567", "12345678", "abcdefgh", "一二三四"))
-        are_choices = family in CHOICE_NAMES or (family == "" and marks[0] == "a" and len(marks) > 2)
-        if runs and len(marks) >= 2 and are_choices:
+            groups.setdefault(match[1], []).append((match[2], column))
+    for prefix, members in groups.items():
+        suffixes = [suffix for suffix, _ in members]
+        is_consecutive = any(
+            suffixes == list(run[: len(suffixes)]) for run in ("01234567", "12345678", "abcdefgh", "一二三四")
+        )
+        are_choices = prefix in CHOICE_NAMES or (prefix == "" and suffixes[0] == "a" and len(suffixes) > 2)
+        if is_consecutive and len(suffixes) >= 2 and are_choices:
             return [column for _, column in members]
     return []
 
 
-def is_header(first: list[str], rest: list[list[str]]) -> bool:
+def is_header(first_row: list[str], rest: list[list[str]]) -> bool:
     """Whether the first row of a table names its columns."""
-    cells = [cell.strip() for cell in first]
+    cells = [cell.strip() for cell in first_row]
     if len(set(cells)) < len(cells) or any(len(cell) > 50 for cell in cells) or not all(cells[1:]):
         return False
     values_below = [{row[index].strip() for row in rest if index < len(row)} for index in range(len(cells))]
@@ -229,7 +231,9 @@ def is_header(first: list[str], rest: list[list[str]]) -> bool:
     looks_like_names = all(len(cell.split()) <= 3 and not re.search(r"[.,!?。，！？]", cell) for cell in cells)
     if not looks_like_names or max_mean_length <= 2 * max(map(len, cells)):
         return False
-    new_names = [column for cell, below, column in zip(cells, values_below, columns, strict=True) if cell not in below]
+    new_names = [
+        column for cell, values, column in zip(cells, values_below, columns, strict=True) if cell not in values
+    ]
     labels = [column for column in new_names if column.may_be_label(max_mean_length)]
     return any(2 * column.num_distinct <= len(column.text_values) for column in labels)
 
@@ -298,7 +302,7 @@ def column_name(column: ColumnSample) -> str:
 def finish_assignment(
     task: str,
     columns: list[ColumnSample],
-    form: LabeledFormat,
+    file_format: LabeledFormat,
     roles: list[tuple[ColumnSample, str]],
     notes: Sequence[str] = (),
 ) -> FormatGuess:
@@ -317,13 +321,15 @@ def finish_assignment(
 
     unused = [item for item in rest if item.column != id_column and not is_nested(str(item.column))]
     unused_notes = [f"not used: {', '.join(map(column_name, unused))}"] if unused else []
-    return FormatGuess(task, replace(form, name=id_column), [description, *notes, *unused_notes])
+    return FormatGuess(task, replace(file_format, name=id_column), [description, *notes, *unused_notes])
 
 
 # --- Roles of tagging, question answering and multiple choice ---
 
 
-def assign_tagging_columns(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> FormatGuess | None:
+def assign_tagging_columns(
+    columns: list[ColumnSample], hints: ColumnHints, file_format: LabeledFormat
+) -> FormatGuess | None:
     """Lists of words and of equally many tags; or a text and one tag for each character."""
     tags = hints.find_label(columns)
     texts = [hints.find_column(columns, text) for text in hints.text_columns[:1]]
@@ -337,7 +343,7 @@ def assign_tagging_columns(columns: list[ColumnSample], hints: ColumnHints, form
         return None
     names = sorted({str(tag) for row_tags in tags.list_values for tag in row_tags})
     roles = [(words, "the words"), (tags, f"the tags ({len(names)} in the first rows: {list_names(names, MAX_NAMES)})")]
-    return finish_assignment("tagging", columns, replace(form, texts=(words.column,), label=tags.column), roles)
+    return finish_assignment("tagging", columns, replace(file_format, texts=(words.column,), label=tags.column), roles)
 
 
 def _is_aligned(words: ColumnSample, tags: ColumnSample) -> bool:
@@ -349,7 +355,9 @@ def _is_aligned(words: ColumnSample, tags: ColumnSample) -> bool:
     return bool(aligned) and sum(aligned) >= 0.9 * len(aligned)
 
 
-def assign_qa_columns(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> FormatGuess | None:
+def assign_qa_columns(
+    columns: list[ColumnSample], hints: ColumnHints, file_format: LabeledFormat
+) -> FormatGuess | None:
     """A question and a passage by name, and answers that occur in the passage."""
     if hints.text_columns:
         if len(hints.text_columns) != 2 or hints.task != "answering":
@@ -367,18 +375,18 @@ def assign_qa_columns(columns: list[ColumnSample], hints: ColumnHints, form: Lab
     if answer is not None and hints.task is None and answer.text_values and not _answers_in_passage(answer, passage):
         return None  # answers such as yes and no
     roles, notes = [(question, "the question"), (passage, "the passage")], []
-    form = replace(form, texts=(question.column, passage.column))
+    file_format = replace(file_format, texts=(question.column, passage.column))
     if answer is None:
         notes.append("no column looks like an answer")
     else:
         roles.append((answer, "the answer"))
-        form = replace(form, label=answer.column)
+        file_format = replace(file_format, label=answer.column)
         if (start := find_column_named(columns, START_NAMES)) is not None:
             roles.append((start, "where it begins"))
-            form = replace(form, start=start.column)
+            file_format = replace(file_format, start=start.column)
         elif answer.text_values:
             notes.append("nothing says where an answer begins: it is taken where it first stands in the passage")
-    return finish_assignment("answering", columns, form, roles, notes)
+    return finish_assignment("answering", columns, file_format, roles, notes)
 
 
 def _answers_in_passage(answer: ColumnSample, passage: ColumnSample) -> bool:
@@ -390,7 +398,9 @@ def _answers_in_passage(answer: ColumnSample, passage: ColumnSample) -> bool:
     return sum(occurs) >= len(occurs) / 2
 
 
-def assign_choice_columns(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> FormatGuess | None:
+def assign_choice_columns(
+    columns: list[ColumnSample], hints: ColumnHints, file_format: LabeledFormat
+) -> FormatGuess | None:
     """A text, choices (one list column, or one column each), and the right choice."""
     lists = [
         column for column in columns if column.list_values or any(isinstance(value, dict) for value in column.values)
@@ -409,41 +419,43 @@ def assign_choice_columns(columns: list[ColumnSample], hints: ColumnHints, form:
     texts = hints.find_texts(columns) or ([named_text] if named_text else text_columns[:1])
     if not choices or not texts:
         return None
-    right = hints.find_label(columns) or find_column_named(rest, RIGHT_CHOICE_NAMES)
-    if right is None and not columns[0].name and columns[-1] in rest:
-        right = columns[-1]
-    right = None if right in texts else right
+    gold = hints.find_label(columns) or find_column_named(rest, GOLD_CHOICE_NAMES)
+    if gold is None and not columns[0].name and columns[-1] in rest:
+        gold = columns[-1]
+    gold = None if gold in texts else gold
     roles = [(text, "the text") for text in texts]
     roles += [(choices[0], "the choices")] if len(choices) == 1 else [(column, "a choice") for column in choices]
-    form = replace(form, texts=tuple(text.column for text in texts), choices=tuple(item.column for item in choices))
-    if right is None:
-        return finish_assignment("choice", columns, form, roles, ["no column looks like the right choice"])
-    first, base_note = _detect_first_choice(right, choices)
-    form = replace(form, first=first, label=right.column)
-    return finish_assignment("choice", columns, form, [*roles, (right, f"the right one ({base_note})")])
+    file_format = replace(
+        file_format, texts=tuple(text.column for text in texts), choices=tuple(item.column for item in choices)
+    )
+    if gold is None:
+        return finish_assignment("choice", columns, file_format, roles, ["no column looks like the right choice"])
+    first_choice, base_note = _detect_first_choice(gold, choices)
+    file_format = replace(file_format, first=first_choice, label=gold.column)
+    return finish_assignment("choice", columns, file_format, [*roles, (gold, f"the right one ({base_note})")])
 
 
-def _detect_first_choice(right: ColumnSample, choices: list[ColumnSample]) -> tuple[str, str]:
+def _detect_first_choice(gold: ColumnSample, choices: list[ColumnSample]) -> tuple[str, str]:
     """What the first choice is called in the column of right choices ("0", "1", "A"; "": spelled out), and a note."""
     counts, num_spelled_out, values = [], 0, []
-    for row, value in enumerate(right.values):
+    for row, value in enumerate(gold.values):
         try:
             texts, choice_labels = parse_choices([column.values[row] for column in choices])
-            right_text = label_text(value)
+            gold_text = label_text(value)
         except BadRowError:
             continue
-        if right_text is None or right_text in choice_labels:
+        if gold_text is None or gold_text in choice_labels:
             continue
-        values.append(right_text)
+        values.append(gold_text)
         counts.append(len(texts))
-        num_spelled_out += right_text in [text.strip() for text in texts] and isinstance(value, str)
+        num_spelled_out += gold_text in [text.strip() for text in texts] and isinstance(value, str)
     for first, note in (("0", "counted from 0"), ("1", "counted from 1"), ("A", "A is the first")):
         numbers = [choice_index(value, first) for value in values]
         in_range = [number is not None and 0 <= number < count for number, count in zip(numbers, counts, strict=True)]
         # If 0 is never right in many rows, counting starts at 1 even though no index exceeds the last choice.
-        never_zero = first == "0" and len(values) >= 20 and 0 not in numbers
-        are_texts = num_spelled_out == len(values) and right.num_distinct > max(counts, default=0)
-        if values and all(in_range) and not never_zero and not are_texts:
+        is_zero_unused = first == "0" and len(values) >= 20 and 0 not in numbers
+        are_texts = num_spelled_out == len(values) and gold.num_distinct > max(counts, default=0)
+        if values and all(in_range) and not is_zero_unused and not are_texts:
             return first, note
     if num_spelled_out and num_spelled_out >= len(values) / 2:
         return "", "spelled out"
@@ -460,15 +472,15 @@ ASSIGNERS: dict[str, tuple[Callable[[list[ColumnSample], ColumnHints, LabeledFor
 }
 
 
-def assign_columns(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> FormatGuess:
+def assign_columns(columns: list[ColumnSample], hints: ColumnHints, file_format: LabeledFormat) -> FormatGuess:
     """The task and the format with all column roles; the first note names the role of each column."""
     for task, (assign, _) in ASSIGNERS.items():
-        if hints.task in (None, task) and (guess := assign(columns, hints, form)) is not None:
+        if hints.task in (None, task) and (guess := assign(columns, hints, file_format)) is not None:
             return guess
     if hints.task not in ASSIGNERS:
-        return _assign_classification_columns(columns, hints, form)
+        return _assign_classification_columns(columns, hints, file_format)
     try:
-        likely_task = assign_columns(columns, replace(hints, task=None), form).task
+        likely_task = assign_columns(columns, replace(hints, task=None), file_format).task
     except InputError:
         likely_task = ""
     hint = "name the columns with --text-column, --choice-column and --label-column"
@@ -479,7 +491,9 @@ def assign_columns(columns: list[ColumnSample], hints: ColumnHints, form: Labele
     raise InputError(message, file=hints.file, hint=hint)
 
 
-def _assign_classification_columns(columns: list[ColumnSample], hints: ColumnHints, form: LabeledFormat) -> FormatGuess:
+def _assign_classification_columns(
+    columns: list[ColumnSample], hints: ColumnHints, file_format: LabeledFormat
+) -> FormatGuess:
     """Roles for classification of one text or of a text pair."""
     named_columns = hints.find_texts(columns)
     others = [column for column in columns if column not in named_columns]
@@ -500,34 +514,38 @@ def _assign_classification_columns(columns: list[ColumnSample], hints: ColumnHin
             hint = f"the likely task is {likely_task}: --task {likely_task}; or name the columns with --text-column"
         raise InputError(message, file=hints.file, hint=hint)
     roles = list(zip(texts, ["the text"] if len(texts) == 1 else ["the first text", "the second"], strict=True))
-    form = replace(form, texts=tuple(text.column for text in texts))
+    file_format = replace(file_format, texts=tuple(text.column for text in texts))
     if label is None:
-        return finish_assignment(task, columns, form, roles, ["no column looks like a label"])
-    form, description = _describe_label(label, hints, replace(form, label=label.column))
-    return finish_assignment(task, columns, form, [*roles, (label, description)])
+        return finish_assignment(task, columns, file_format, roles, ["no column looks like a label"])
+    file_format, description = _describe_label(label, hints, replace(file_format, label=label.column))
+    return finish_assignment(task, columns, file_format, [*roles, (label, description)])
 
 
-def _describe_label(label: ColumnSample, hints: ColumnHints, form: LabeledFormat) -> tuple[LabeledFormat, str]:
+def _describe_label(label: ColumnSample, hints: ColumnHints, file_format: LabeledFormat) -> tuple[LabeledFormat, str]:
     """The format with the type of the label (one class, several, a number), and a description."""
     cells, lists = label.text_values, label.list_values
-    if not lists and form.kind in ("tsv", "csv"):
+    if not lists and file_format.kind in ("tsv", "csv"):
         with contextlib.suppress(BadRowError):
             lists = tuple(map(parse_json_list, cells))
     if hints.multi_label or lists:
         separator = hints.multi_label if isinstance(hints.multi_label, str) else ""
         if not separator and not lists:
-            separator = next((mark for mark in LABEL_SEPARATORS if any(mark in cell for cell in cells)), ",")
+            separator = next(
+                (candidate for candidate in LABEL_SEPARATORS if any(candidate in cell for cell in cells)), ","
+            )
         if separator:
             parts = [part.strip() for cell in cells for part in cell.split(separator)]
         else:
             parts = [str(part) for labels in lists for part in labels]
         separator_note = f" between {separator!r}" if separator else ", a list"
         description = _describe_classes([*filter(None, parts)], len(label.values))
-        return replace(form, answer="several", separator=separator), f"the labels{separator_note} ({description})"
+        return replace(
+            file_format, answer="several", separator=separator
+        ), f"the labels{separator_note} ({description})"
     looks_numeric = bool(label.numeric_values) and label.has_decimals
     if looks_numeric if hints.is_regression is None else hints.is_regression:
-        return replace(form, answer="number"), f"the label, a number (such as {', '.join(cells[:3])})"
-    return form, f"the label ({_describe_classes(cells, len(label.values))})"
+        return replace(file_format, answer="number"), f"the label, a number (such as {', '.join(cells[:3])})"
+    return file_format, f"the label ({_describe_classes(cells, len(label.values))})"
 
 
 def _describe_classes(labels: Sequence[str], num_rows: int) -> str:

@@ -25,7 +25,7 @@ from forebear.errors import join_errors
 
 MIN_LABEL_COUNT = 5  # examples of a label
 LONG_TEXT = 2000  # characters; most models see 512 tokens
-MAX_SHOWN = 5  # contradictions
+MAX_SHOWN_CONFLICTS = 5  # contradictions
 MAX_SHOWN_LABELS = 20  # labels
 MIN_ROWS_FOR_LABEL_CHECK = 10  # examples, of which more than half have a label of their own: then those are no labels
 LabelType = Literal["labels", "tags", "right"]
@@ -134,8 +134,10 @@ class DatasetSummary:
         if len(self.balance) == 1:
             only_label = next(iter(self.balance))
             is_choice = self.label_type == "right"
-            fact = f"choice number {only_label} always is the right one" if is_choice else f"all are {only_label!r}"
-            warnings.append(f"{fact}: nothing can be learned from it")
+            description = (
+                f"choice number {only_label} always is the right one" if is_choice else f"all are {only_label!r}"
+            )
+            warnings.append(f"{description}: nothing can be learned from it")
         if label_warning := self.text_label_warning:
             warnings.append(f"{label_warning}; name that of the labels with --label-column")
         elif self.label_type == "labels":  # do some differ only in case or white space?
@@ -143,7 +145,7 @@ class DatasetSummary:
             for label in self.balance:
                 variants.setdefault(" ".join(label.casefold().split()), []).append(label)
             if similar := [" and ".join(map(repr, labels)) for labels in variants.values() if len(labels) > 1]:
-                different = join_errors(similar, MAX_SHOWN)
+                different = join_errors(similar, MAX_SHOWN_CONFLICTS)
                 warnings.append(f"labels that differ only in case are different labels: {different}")
         rare = [label for label, count in self.balance.items() if count < MIN_LABEL_COUNT]
         if rare and self.label_type != "right" and not label_warning:
@@ -162,14 +164,16 @@ class DatasetSummary:
             count = _count_text(self.num_repeated_names, "name (id) is", "names (ids) are")
             warnings.append(f"{count} borne by more than one example")
         if self.long_texts:
-            where = f", the longest at {format_location(self.lengths.location)}" if self.lengths.location else ""
+            location_text = (
+                f", the longest at {format_location(self.lengths.location)}" if self.lengths.location else ""
+            )
             size = f"{self.long_texts:,} texts have more than {LONG_TEXT:,} characters"
-            warnings.append(f"{size}{where}: most models cannot see so far")
+            warnings.append(f"{size}{location_text}: most models cannot see so far")
         return warnings
 
 
-def _count_text(count: int, one: str, several: str) -> str:
-    return f"{count:,} {one if count == 1 else several}"
+def _count_text(count: int, singular: str, plural: str) -> str:
+    return f"{count:,} {singular if count == 1 else plural}"
 
 
 def summarize_dataset(examples: Iterable[Example]) -> DatasetSummary:
@@ -178,12 +182,12 @@ def summarize_dataset(examples: Iterable[Example]) -> DatasetSummary:
     kind = type(example_list[0]) if example_list else None
     labels = list(map(_comparable_label, example_list))
     lengths = [sum(map(len, _compared_texts(example))) for example in example_list]
-    longest = example_list[lengths.index(max(lengths))].place if lengths else None
+    longest = example_list[lengths.index(max(lengths))].location if lengths else None
     balance = Counter(label for example in example_list for label in _counted_labels(example))
     numbers = np.array([label for label in labels if isinstance(label, float)])
     stats = {"least": np.min, "mean": np.mean, "largest": np.max, "deviation": np.std}
     answers = [span.text for example in example_list if kind is QuestionExample for span in example.answers or ()]  # pyright: ignore[reportAttributeAccessIssue]
-    names = Counter(example.place.name for example in example_list if example.place.name is not None)
+    names = Counter(example.location.name for example in example_list if example.location.name is not None)
     num_duplicates, contradictions = _find_duplicates(example_list, labels)
     return DatasetSummary(
         count=len(example_list),
@@ -193,7 +197,7 @@ def summarize_dataset(examples: Iterable[Example]) -> DatasetSummary:
         long_texts=sum(length > LONG_TEXT for length in lengths),
         duplicates=num_duplicates,
         contradictions=len(contradictions),
-        contradiction_locations=tuple(contradictions[:MAX_SHOWN]),
+        contradiction_locations=tuple(contradictions[:MAX_SHOWN_CONFLICTS]),
         num_repeated_names=sum(count > 1 for count in names.values()),
         number_stats={name: float(stat(numbers)) for name, stat in stats.items()} if len(numbers) else None,
         answers=TextLengths.from_lengths(list(map(len, answers))) if kind is QuestionExample else None,
@@ -239,7 +243,7 @@ def _find_duplicates(
     for example, label in zip(examples, labels, strict=True):
         key = hash(_compared_texts(example))
         if key not in first_examples:
-            first_examples[key] = label, example.place
+            first_examples[key] = label, example.location
             continue
         num_duplicates += 1
         first_label, first_place = first_examples[key]
@@ -250,5 +254,5 @@ def _find_duplicates(
         else:
             is_conflict = first_label != label
         if is_conflict:
-            contradictions.append((first_place, example.place))
+            contradictions.append((first_place, example.location))
     return num_duplicates, contradictions

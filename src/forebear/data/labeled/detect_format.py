@@ -16,8 +16,8 @@ from forebear.data.io.files import OnBadBytes, Paths, SourceFile, TextBlocks, fi
 from forebear.data.io.ledger import Ledger
 from forebear.data.labeled.columns import MAX_NAMES, ColumnHints, ColumnSample, FormatGuess, assign_columns, is_header
 from forebear.data.labeled.readers import (
-    DOCUMENT,
-    GAP,
+    COLUMN_GAP,
+    DOCUMENT_MARKER,
     BrokenRecord,
     is_slash_tagged,
     is_slash_tagged_line,
@@ -26,7 +26,7 @@ from forebear.data.labeled.readers import (
     json_field,
     json_lines,
 )
-from forebear.data.labeled.row_to_example import LABELED_FORMATS, ONLY_FOR, TASKS, LabeledFileKind, LabeledFormat
+from forebear.data.labeled.row_to_example import LABELED_FORMATS, ONLY_TASK, TASKS, LabeledFileKind, LabeledFormat
 from forebear.errors import InputError, list_names
 
 MAX_ROWS = 1000  # looked at; with hundreds of classes, fewer rows show each class only once
@@ -38,7 +38,7 @@ TAG = re.compile(r"O|[BIESLUM](?:[-_]\S+)?")
 COMMENT = re.compile(r"#\s*(?:id\b|\S+\s*=|$)")  # a comment line before a sentence
 DELIMITERS = (",", ";", "|")
 CONLL_SUFFIX = re.compile(r"\.(?:conllu?|bio|iob|bmes)(?:\.gz|\.zst)?$")  # files with one word and tag per line
-ALIKE, MOSTLY = 0.9, 0.75  # share of lines of one width: in tagged files; with clear tags
+MIN_REGULAR_FRACTION, MIN_TAGGED_FRACTION = 0.9, 0.75  # share of lines of one width: in tagged files; with clear tags
 
 
 def detect_format(
@@ -76,55 +76,57 @@ def detect_format(
     detected_kind, delimiter = head.detect_kind(task) if kind is None else (kind, "")
     if kind == "csv":
         delimiter = head.as_table(is_csv=True)[1]
-    only_task = ONLY_FOR.get(detected_kind)
+    only_task = ONLY_TASK.get(detected_kind)
     if task is not None and only_task not in (None, task):
         message = f"this looks like {LABELED_FORMATS[detected_kind]}, which is not for {task}"
         raise InputError(message, file=file, hint=f"the likely task is {only_task}: --task {only_task}")
     hints = ColumnHints(file, task, tuple(text_columns), label_column, tuple(choice_columns), several, number)
-    form = LabeledFormat(detected_kind, encoding=encoding)
+    file_format = LabeledFormat(detected_kind, encoding=encoding)
     if detected_kind == "squad":
-        return FormatGuess("answering", form, [LABELED_FORMATS["squad"]])
+        return FormatGuess("answering", file_format, [LABELED_FORMATS["squad"]])
     if detected_kind == "tagged":
         parts = (token.rpartition("/") for line in head.first_lines for token in line.split())
         tags = _describe_tags(Counter(tag.partition("]")[0] for _, slash, tag in parts if slash))
-        form = replace(form, texts=(1,), label=2, width=2)
-        return FormatGuess("tagging", form, [f"{LABELED_FORMATS['tagged']}: {tags}"])
+        file_format = replace(file_format, texts=(1,), label=2, width=2)
+        return FormatGuess("tagging", file_format, [f"{LABELED_FORMATS['tagged']}: {tags}"])
     if detected_kind == "conll":
         if kind is None and head.is_prose and any(len(split_cells(line)) > 1 for line in head.first_lines):
             message = "this looks like plain text, whose words have no tags"
             raise InputError(message, file=file, hint=TAGGED_FORMAT_HELP)
-        return _detect_conll(head, hints, form)
+        return _detect_conll(head, hints, file_format)
     if detected_kind in ("json", "jsonl"):
-        return _detect_json_fields(head, hints, form)
-    return _detect_table(head, hints, replace(form, delimiter=delimiter) if detected_kind == "csv" else form, header)
+        return _detect_json_fields(head, hints, file_format)
+    return _detect_table(
+        head, hints, replace(file_format, delimiter=delimiter) if detected_kind == "csv" else file_format, header
+    )
 
 
-def format_like(path: str, form: LabeledFormat) -> LabeledFormat:
+def format_like(path: str, file_format: LabeledFormat) -> LabeledFormat:
     """The format of a further file: that of the first, unless its tags are clearly written in the other way."""
-    if form.kind not in ("conll", "tagged"):
-        return form
-    head = FileHead.read(next(find_sources(path)), form.encoding, "replace")
-    detected_kind = head.tag_columns() or ("conll" if head.is_named_so else None)
-    if detected_kind in (None, form.kind):
-        return form
-    return detect_format(path, "tagging", kind=detected_kind, encoding=form.encoding).file_format
+    if file_format.kind not in ("conll", "tagged"):
+        return file_format
+    head = FileHead.read(next(find_sources(path)), file_format.encoding, "replace")
+    detected_kind = head.tag_columns() or ("conll" if head.has_conll_suffix else None)
+    if detected_kind in (None, file_format.kind):
+        return file_format
+    return detect_format(path, "tagging", kind=detected_kind, encoding=file_format.encoding).file_format
 
 
-def _detect_conll(head: FileHead, hints: ColumnHints, form: LabeledFormat) -> FormatGuess:
+def _detect_conll(head: FileHead, hints: ColumnHints, file_format: LabeledFormat) -> FormatGuess:
     blocks = sentence_blocks(head.first_lines)
-    comments = any(COMMENT.match(group[0]) for group in blocks)
-    rows = [split_cells(line) for group in blocks for line in group if not (comments and COMMENT.match(line))]
+    has_comments = any(COMMENT.match(block[0]) for block in blocks)
+    rows = [split_cells(line) for group in blocks for line in group if not (has_comments and COMMENT.match(line))]
     width, _ = common_width(rows)
     is_universal = width == 10 and all(re.fullmatch(r"\d+(?:[-.]\d+)?", row[0]) for row in rows if len(row) == width)
     word = hints.locate(hints.text_columns[0] if hints.text_columns else 2 if is_universal else 1, width)
     label_column = hints.label_column if hints.label_column is not None else 4 if is_universal else width
     tag = hints.locate(label_column, width) if width > 1 else None
-    form = replace(form, texts=(word,), label=tag, width=width, comments=comments or is_universal)
+    file_format = replace(file_format, texts=(word,), label=tag, width=width, comments=has_comments or is_universal)
     description = f"{'CoNLL-U' if is_universal else LABELED_FORMATS['conll']}: column {word} is the word"
     if tag is None:
-        return FormatGuess("tagging", form, [f"{description}, there are no tags"])
+        return FormatGuess("tagging", file_format, [f"{description}, there are no tags"])
     tag_counts = Counter(row[tag - 1].strip() for row in rows if len(row) == width)
-    return FormatGuess("tagging", form, [f"{description}, column {tag} the tag ({_describe_tags(tag_counts)})"])
+    return FormatGuess("tagging", file_format, [f"{description}, column {tag} the tag ({_describe_tags(tag_counts)})"])
 
 
 def _describe_tags(tag_counts: Counter[str]) -> str:
@@ -132,9 +134,9 @@ def _describe_tags(tag_counts: Counter[str]) -> str:
     return f"{count} among the first {tag_counts.total():,} words: {list_names(sorted(tag_counts), MAX_NAMES)}"
 
 
-def _detect_json_fields(head: FileHead, hints: ColumnHints, form: LabeledFormat) -> FormatGuess:
+def _detect_json_fields(head: FileHead, hints: ColumnHints, file_format: LabeledFormat) -> FormatGuess:
     """Columns from the fields of the first JSON objects, nested fields included."""
-    records = json_lines(head.blocks) if form.kind == "jsonl" else json_array_items(head.blocks)
+    records = json_lines(head.blocks) if file_format.kind == "jsonl" else json_array_items(head.blocks)
     objects: list[dict[str, Any]] = []
     for line, record in islice(records, MAX_ROWS):
         if not isinstance(record, BrokenRecord):
@@ -148,27 +150,29 @@ def _detect_json_fields(head: FileHead, hints: ColumnHints, form: LabeledFormat)
     if not names:
         raise InputError("its objects have no fields", file=head.source.name, hint='write {"text": …, "label": …}')
     columns = [ColumnSample(name, tuple(json_field(record, name) for record in objects)) for name in names]
-    return assign_columns(columns, hints, form).with_prefix(f"{LABELED_FORMATS[form.kind]}: ")
+    return assign_columns(columns, hints, file_format).with_prefix(f"{LABELED_FORMATS[file_format.kind]}: ")
 
 
-def _detect_table(head: FileHead, hints: ColumnHints, form: LabeledFormat, header: bool | None) -> FormatGuess:
+def _detect_table(head: FileHead, hints: ColumnHints, file_format: LabeledFormat, header: bool | None) -> FormatGuess:
     file = head.source.name
-    if form.kind == "csv":
-        rows = head.split_rows(form.delimiter)[: MAX_ROWS + 1]
+    if file_format.kind == "csv":
+        rows = head.split_rows(file_format.delimiter)[: MAX_ROWS + 1]
     else:
         rows = [line.split("\t") for line in head.filled_lines][: MAX_ROWS + 1]
     has_header = is_header(rows[0], rows[1:]) if header is None else header
-    first, data_rows = rows[0], rows[1:] if has_header else rows[:MAX_ROWS]
+    first_row, data_rows = rows[0], rows[1:] if has_header else rows[:MAX_ROWS]
     if has_header and not data_rows:
         raise InputError("there is a header, and no row below it", file=file, hint="name a file with examples in it")
-    width = len(first) if has_header else common_width(rows)[0]
+    width = len(first_row) if has_header else common_width(rows)[0]
     data_rows = [row for row in data_rows if len(row) == width]
-    names: list[str | int] = [cell.strip() for cell in first] if has_header else [*range(1, width + 1)]
-    columns = [ColumnSample(name, tuple(row[place] for row in data_rows)) for place, name in enumerate(names)]
-    form = replace(form, header=has_header, width=0 if has_header else width)
-    delimiter_name = DELIMITER_NAMES.get("\t" if form.kind == "tsv" else form.delimiter, repr(form.delimiter))
+    names: list[str | int] = [cell.strip() for cell in first_row] if has_header else [*range(1, width + 1)]
+    columns = [ColumnSample(name, tuple(row[index] for row in data_rows)) for index, name in enumerate(names)]
+    file_format = replace(file_format, header=has_header, width=0 if has_header else width)
+    delimiter_name = DELIMITER_NAMES.get(
+        "\t" if file_format.kind == "tsv" else file_format.delimiter, repr(file_format.delimiter)
+    )
     description = f"a table separated by {delimiter_name}, {'with a' if has_header else 'no'} header"
-    return assign_columns(columns, hints, form).with_prefix(f"{description}; ")
+    return assign_columns(columns, hints, file_format).with_prefix(f"{description}; ")
 
 
 # --- The beginning of a file, and what kind of file it is ---
@@ -178,16 +182,16 @@ def _detect_table(head: FileHead, hints: ColumnHints, form: LabeledFormat, heade
 class FileHead:
     source: SourceFile
     text: str
-    is_whole: bool
+    is_complete: bool
     blocks: TextBlocks
 
     @classmethod
     def read(cls, source: SourceFile, encoding: str, on_bad_bytes: OnBadBytes) -> FileHead:
         blocks = TextBlocks(source, encoding, on_bad_bytes, Ledger())
-        text, is_whole = "", True
+        text, is_complete = "", True
         for block in blocks:
             if text.count("\n") > MAX_LINES or len(text) > MAX_CHARACTERS:
-                is_whole = False
+                is_complete = False
                 break
             text += block
         if not text or text.isspace():
@@ -195,13 +199,13 @@ class FileHead:
         if text.count("\0") > len(text) / 10:
             hint = "if it is text at all, name its --encoding, such as utf-16-le"
             raise InputError("many characters of it are NUL", file=source.name, hint=hint)
-        return cls(source, text, is_whole, blocks)
+        return cls(source, text, is_complete, blocks)
 
     @property
     def first_lines(self) -> list[str]:
         """The first lines, without a truncated last one."""
         lines = self.text.split("\n")
-        return lines[:MAX_LINES] if self.is_whole or len(lines) == 1 else lines[: min(MAX_LINES, len(lines) - 1)]
+        return lines[:MAX_LINES] if self.is_complete or len(lines) == 1 else lines[: min(MAX_LINES, len(lines) - 1)]
 
     @property
     def filled_lines(self) -> list[str]:
@@ -214,13 +218,13 @@ class FileHead:
             return self._json_kind(start), ""
         if tag_kind := self.tag_columns():
             return tag_kind, ""
-        if task == "tagging" or (task is None and self.is_named_so):  # an invalid line is reported by the reader
+        if task == "tagging" or (task is None and self.has_conll_suffix):  # an invalid line is reported by the reader
             is_slashed = list(map(is_slash_tagged_line, self.filled_lines))
-            return "tagged" if not self.is_named_so and 2 * sum(is_slashed) >= len(is_slashed) else "conll", ""
+            return "tagged" if not self.has_conll_suffix and 2 * sum(is_slashed) >= len(is_slashed) else "conll", ""
         return self.as_table()
 
     @property
-    def is_named_so(self) -> bool:
+    def has_conll_suffix(self) -> bool:
         """Whether the file extension is one of files with one word and tag per line."""
         return CONLL_SUFFIX.search(self.source.name.lower()) is not None
 
@@ -231,14 +235,14 @@ class FileHead:
     @property
     def is_prose(self) -> bool:
         """Whether lines that should hold one word and tag each look like plain text."""
-        lines = [line for group in sentence_blocks(self.first_lines) for line in group if not COMMENT.match(line)]
+        lines = [line for block in sentence_blocks(self.first_lines) for line in block if not COMMENT.match(line)]
         rows = [split_cells(line) for line in lines]
         width, count = common_width(rows)
         if width == 1 or 2 * count <= len(rows):
             return True
         last_cells = {row[-1] for row in rows if len(row) == width}
         has_tags = 2 * len(last_cells) <= count or 2 * sum("\t" in line for line in lines) > len(lines)
-        return count < ALIKE * len(rows) and not has_tags
+        return count < MIN_REGULAR_FRACTION * len(rows) and not has_tags
 
     def _json_kind(self, start: str) -> LabeledFileKind:
         first = start.partition("\n")[0]
@@ -268,16 +272,16 @@ class FileHead:
                 return "csv", "\t"  # its quoted cells hold tabs or newlines
             if tab_counts[0] < (0.1 if is_named else 0.5) * len(lines):
                 return "tsv", "\t"
-        best_delimiter, best_share = "", 0.0
+        best_delimiter, best_fraction = "", 0.0
         for delimiter in DELIMITERS:
             rows = self.split_rows(delimiter)
             width, count = common_width(rows)
-            if width < 2 or count / len(rows) <= best_share:
+            if width < 2 or count / len(rows) <= best_fraction:
                 continue
             # A table rather than prose with commas has a header, or equally many columns in five or more rows.
             if is_named or is_header(rows[0], rows[1:]) or len(rows) == count >= 5:
-                best_delimiter, best_share = delimiter, count / len(rows)
-        return ("csv", best_delimiter or ",") if is_named or best_share >= 0.9 else ("tsv", "\t")
+                best_delimiter, best_fraction = delimiter, count / len(rows)
+        return ("csv", best_delimiter or ",") if is_named or best_fraction >= 0.9 else ("tsv", "\t")
 
     def split_rows(self, delimiter: str, *, strict: bool = False) -> list[list[str]]:
         """The first records of a CSV table, without a truncated last one; none if `strict` and one is malformed."""
@@ -287,8 +291,8 @@ class FileHead:
         try:
             rows.extend(row for row in reader if any(row))
         except csv.Error as error:
-            return rows if not self.is_whole and "end of data" in str(error) else []
-        return rows if self.is_whole or strict or len(rows) == 1 else rows[:-1]
+            return rows if not self.is_complete and "end of data" in str(error) else []
+        return rows if self.is_complete or strict or len(rows) == 1 else rows[:-1]
 
 
 def _has_csv_quotes(rows: Iterator[list[str]]) -> bool:
@@ -308,7 +312,7 @@ def common_width(rows: list[list[str]]) -> tuple[int, int]:
 
 
 def split_cells(line: str) -> list[str]:
-    return line.split("\t") if "\t" in line else GAP.split(line.strip(" "))
+    return line.split("\t") if "\t" in line else COLUMN_GAP.split(line.strip(" "))
 
 
 def sentence_blocks(lines: list[str]) -> list[list[str]]:
@@ -317,7 +321,7 @@ def sentence_blocks(lines: list[str]) -> list[list[str]]:
     for line in lines:
         if line.isspace() or not line:
             blocks.append([])
-        elif not line.startswith(DOCUMENT):
+        elif not line.startswith(DOCUMENT_MARKER):
             blocks[-1].append(line)
     return [block for block in blocks if block]
 
@@ -325,11 +329,11 @@ def sentence_blocks(lines: list[str]) -> list[list[str]]:
 def is_conll(lines: list[str]) -> bool:
     """Whether lines are CoNLL: equally many short columns, the last one O, B-… and the like, or blank lines between."""
     blocks = sentence_blocks(lines)
-    rows = [split_cells(line) for group in blocks for line in group if not COMMENT.match(line)]
+    rows = [split_cells(line) for block in blocks for line in block if not COMMENT.match(line)]
     width, count = common_width(rows)
-    if width < 2 or count < MOSTLY * len(rows):
+    if width < 2 or count < MIN_TAGGED_FRACTION * len(rows):
         return False
-    is_regular, rows = count >= ALIKE * len(rows), [row for row in rows if len(row) == width]
+    is_regular, rows = count >= MIN_REGULAR_FRACTION * len(rows), [row for row in rows if len(row) == width]
     last_cells = Counter(row[-1].strip() for row in rows)
     if sum(" " in row[0].strip() for row in rows) > 0.02 * len(rows):
         return False

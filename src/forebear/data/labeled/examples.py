@@ -25,7 +25,7 @@ class LabeledExample:
 
     texts: tuple[str, ...]
     label: str | tuple[str, ...] | float | None = None
-    place: ExampleLocation = NOWHERE
+    location: ExampleLocation = NOWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class TaggedExample:
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None = None
-    place: ExampleLocation = NOWHERE
+    location: ExampleLocation = NOWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class QuestionExample:
     question: str
     passage: str
     answers: tuple[AnswerSpan, ...] | None = None
-    place: ExampleLocation = NOWHERE
+    location: ExampleLocation = NOWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class ChoiceExample:
     text: str
     choices: tuple[str, ...]
     right: int | None = None
-    place: ExampleLocation = NOWHERE
+    location: ExampleLocation = NOWHERE
 
 
 Example = LabeledExample | TaggedExample | QuestionExample | ChoiceExample

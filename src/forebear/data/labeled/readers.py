@@ -35,8 +35,8 @@ MAX_RECORD_LINES = 10_000  # a quote that stays open longer is taken for an erro
 
 def read_table(source: SourceFile, options: LabeledReadOptions) -> Iterator[Example]:
     """One example per row. Blank lines and rows of empty cells are skipped; a row of another width is bad."""
-    make, faults, file = example_builder(options), options.error_policy, source.name
-    plan: _ColumnPlan | None = None
+    build_example, error_policy, file = example_builder(options), options.error_policy, source.name
+    column_plan: _ColumnPlan | None = None
     blocks = options.open_blocks(source)
     # Tab-separated text is rarely quoted on purpose, and a stray quote would swallow the following rows.
     rows: Iterable[tuple[int, list[str] | str]] = (
@@ -46,25 +46,25 @@ def read_table(source: SourceFile, options: LabeledReadOptions) -> Iterator[Exam
         rows = _read_csv_rows(blocks, options.file_format.delimiter)
     for line, row in rows:
         if not isinstance(row, list):
-            faults.skip(line, row)
+            error_policy.skip(line, row)
             continue
-        if plan is None:
-            plan = _ColumnPlan.of(row, options, file, line)
+        if column_plan is None:
+            column_plan = _ColumnPlan.of(row, options, file, line)
             if options.file_format.header:
                 continue
-        if len(row) != plan.width and (reason := plan.misfit(row)):
-            faults.skip(line, reason)
+        if len(row) != column_plan.width and (reason := column_plan.width_error(row)):
+            error_policy.skip(line, reason)
             continue
-        if row == plan.header:
-            faults.skip(line, "the header stands here once more")
+        if row == column_plan.header:
+            error_policy.skip(line, "the header stands here once more")
             continue
         row.append(None)  # pyright: ignore[reportArgumentType] - the value of absent columns
-        values = plan.values(row)
+        values = column_plan.values(row)
         name = values[-1]
         try:
-            yield make(values, make_location(file, line, name))
-        except BadRowError as bad:
-            faults.skip(line, str(bad), name)
+            yield build_example(values, make_location(file, line, name))
+        except BadRowError as error:
+            error_policy.skip(line, str(error), name)
 
 
 def _read_csv_rows(blocks: TextBlocks, delimiter: str) -> Iterator[tuple[int, list[str] | str]]:
@@ -110,20 +110,29 @@ class _ColumnPlan:
 
     @classmethod
     def of(cls, first_row: list[str], options: LabeledReadOptions, file: str, line: int) -> _ColumnPlan:
-        form, needs_label = options.file_format, options.labels == "wanted"
-        header = [cell.strip() for cell in first_row] if form.header else None
-        width = len(first_row) if form.header else form.width or len(first_row)
-        gap = 0  # the label column, if only that is missing: later columns shift left
-        if not form.header and not needs_label and isinstance(form.label, int) and len(first_row) == width - 1:
-            gap = form.label if form.label < width else 0
+        file_format, needs_label = options.file_format, options.labels == "wanted"
+        header = [cell.strip() for cell in first_row] if file_format.header else None
+        width = len(first_row) if file_format.header else file_format.width or len(first_row)
+        missing_column = 0  # the label column, if only that is missing: later columns shift left
+        if (
+            not file_format.header
+            and not needs_label
+            and isinstance(file_format.label, int)
+            and len(first_row) == width - 1
+        ):
+            missing_column = file_format.label if file_format.label < width else 0
         indices: list[int] = []
-        for column in form.role_columns():
+        for column in file_format.role_columns():
             index = -1  # absent
-            if isinstance(column, int) and column <= width and column != gap:
-                index = column - 1 - (0 < gap < column)
+            if isinstance(column, int) and column <= width and column != missing_column:
+                index = column - 1 - (0 < missing_column < column)
             elif header is not None and column in header:
                 index = header.index(column)
-            is_free = column is None or column in (form.start, form.name) or (column == form.label and not needs_label)
+            is_free = (
+                column is None
+                or column in (file_format.start, file_format.name)
+                or (column == file_format.label and not needs_label)
+            )
             if index < 0 and not is_free:
                 description = f"a row has {width}" if header is None else f"the header is: {' | '.join(header)[:200]}"
                 reference = f"called {column!r}" if isinstance(column, str) else f"number {column}"
@@ -131,10 +140,10 @@ class _ColumnPlan:
                 raise InputError(f"there is no column {reference}; {description}", file=file, line=line, hint=hint)
             indices.append(index)
         is_label_last = indices[-3] == width - 1
-        given_header = first_row if form.header else None
-        return cls(width - bool(gap), given_header, itemgetter(*indices), is_label_last and not needs_label)
+        raw_header = first_row if file_format.header else None
+        return cls(width - bool(missing_column), raw_header, itemgetter(*indices), is_label_last and not needs_label)
 
-    def misfit(self, row: list[str]) -> str:
+    def width_error(self, row: list[str]) -> str:
         """Why a row of another width cannot be read; "" if only its label is missing, which is then filled in."""
         if self.may_lack_label and len(row) == self.width - 1:
             row.append("")
@@ -145,7 +154,7 @@ class _ColumnPlan:
 
 # --- word/tag lines: `中国/ns 人民/n`, as in the People's Daily corpus ---
 
-MIN_TAGGED_SHARE = 0.75  # of the tokens of a tagged file are word/tag; a small file may contain errors
+MIN_TAGGED_FRACTION = 0.75  # of the tokens of a tagged file are word/tag; a small file may contain errors
 MAX_TAG_LENGTH, MAX_DISTINCT_TAGS = 20, 500  # a tag is short, and there are few different ones
 
 
@@ -159,12 +168,12 @@ def read_slash_tags(source: SourceFile, options: LabeledReadOptions) -> Iterator
                 message = "this line has a word and its tag in columns, word/tag is expected"
                 raise BadRowError(f"{message}: {shorten_value(text)}")
             words, tags = parse_slash_tags(text)
-            _, reason = _find_tag_fault(words, tags, options, "word/tag is expected")
+            _, reason = _find_tag_error(words, tags, options, "word/tag is expected")
             if reason:
                 raise BadRowError(reason)
             yield TaggedExample(words, _present_tags(tags, options), ExampleLocation(source.name, line))
-        except BadRowError as bad:
-            options.error_policy.skip(line, str(bad))
+        except BadRowError as error:
+            options.error_policy.skip(line, str(error))
 
 
 def parse_slash_tags(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -192,7 +201,7 @@ def _present_tags(tags: Sequence[str], options: LabeledReadOptions) -> tuple[str
     return None if options.labels == "absent" or (options.labels == "optional" and not any(tags)) else tuple(tags)
 
 
-def _find_tag_fault(
+def _find_tag_error(
     words: Sequence[str], tags: Sequence[str], options: LabeledReadOptions, expected: str
 ) -> tuple[int, str]:
     """The index of the first word with an invalid tag, and the reason; (0, "") if all are valid."""
@@ -208,7 +217,7 @@ def is_slash_tagged(lines: Sequence[str]) -> bool:
     """Whether most tokens between spaces are word/tag, with few distinct, recurring tags."""
     items = [item for line in lines for item in line.split()]
     tags, count = Counter(tag for item in items if (tag := _tag_of(item))), len(items)
-    if not count or tags.total() < MIN_TAGGED_SHARE * count:
+    if not count or tags.total() < MIN_TAGGED_FRACTION * count:
         return False
     num_tags = sum(tag_count for tag, tag_count in tags.items() if not tag[0].isdecimal())  # dates are not tags
     return num_tags > count / 2 and len(tags) <= max(2, min(MAX_DISTINCT_TAGS, 0.8 * count))
@@ -234,70 +243,70 @@ def _tag_of(item: str) -> str:
 
 # --- CoNLL: one word and tag per line, blank lines between sentences ---
 
-DOCUMENT = "-DOCSTART-"
+DOCUMENT_MARKER = "-DOCSTART-"
 # Only these separate columns: a word may itself be other white space, such as the full-width space.
-GAP = re.compile(r"[ \t]+")
+COLUMN_GAP = re.compile(r"[ \t]+")
 CONLLU_RANGE = re.compile(r"\d+[-.]\d+")  # CoNLL-U's multi-word tokens and empty nodes
 
 
 def read_conll(source: SourceFile, options: LabeledReadOptions) -> Iterator[Example]:
     """One example per sentence; one bad line makes the whole sentence bad."""
-    form, faults = options.file_format, options.error_policy
+    file_format, error_policy = options.file_format, options.error_policy
     words: list[str] = []
     tags: list[str] = []
     lines: list[int] = []
-    first_line, fault = 0, None
-    parse_line = _line_parser(form)
+    first_line, sentence_error = 0, None
+    parse_line = _line_parser(file_format)
 
-    def sentence() -> Iterator[Example]:
-        nonlocal fault
-        if words and fault is None:
-            index, reason = _find_tag_fault(words, tags, options, "a word and its tag are expected in each line")
+    def finish_sentence() -> Iterator[Example]:
+        nonlocal sentence_error
+        if words and sentence_error is None:
+            index, reason = _find_tag_error(words, tags, options, "a word and its tag are expected in each line")
             if reason:
-                fault = lines[index], reason
+                sentence_error = lines[index], reason
             else:
-                place = ExampleLocation(source.name, first_line)
-                yield TaggedExample(tuple(words), _present_tags(tags, options), place)
-        if fault is not None:
-            faults.skip(*fault)
-            fault = None
+                location = ExampleLocation(source.name, first_line)
+                yield TaggedExample(tuple(words), _present_tags(tags, options), location)
+        if sentence_error is not None:
+            error_policy.skip(*sentence_error)
+            sentence_error = None
         for buffer in (words, tags, lines):
             buffer.clear()
 
     for line, text, _ in numbered_lines(options.open_blocks(source)):
         if not text or text.isspace():
-            yield from sentence()
+            yield from finish_sentence()
             continue
         if not words:
-            if form.comments and text[0] == "#" and "\t" not in text:
+            if file_format.comments and text[0] == "#" and "\t" not in text:
                 continue
             first_line = line
         try:
             word, tag = parse_line(text)
-        except BadRowError as bad:
-            fault = fault or (line, str(bad))
+        except BadRowError as error:
+            sentence_error = sentence_error or (line, str(error))
             words.append("")  # marks that the sentence has started
             continue
-        if word == DOCUMENT:
+        if word == DOCUMENT_MARKER:
             continue
         if word is not None:
             words.append(word)
             tags.append(tag)
             lines.append(line)
-    yield from sentence()
+    yield from finish_sentence()
 
 
-def _line_parser(form: LabeledFormat) -> Callable[[str], tuple[str | None, str]]:
+def _line_parser(file_format: LabeledFormat) -> Callable[[str], tuple[str | None, str]]:
     """A function that parses a line to (word, tag) or raises BadRowError.
 
     The tag is "" if the line has only a word; the word is None if the line describes no word.
     """
-    width, word_at = form.width, _column_number(form.texts[0])
-    tag_at = _column_number(form.label) if form.label is not None else -1
-    is_plain = width == 2 and word_at == 0 and tag_at == 1
+    width, word_index = file_format.width, _column_number(file_format.texts[0])
+    tag_index = _column_number(file_format.label) if file_format.label is not None else -1
+    is_word_and_tag = width == 2 and word_index == 0 and tag_index == 1
 
     def parse(text: str) -> tuple[str | None, str]:
-        if is_plain:  # the usual line, fast
+        if is_word_and_tag:  # the usual line, fast
             separator = "\t" if "\t" in text else " "
             cells = text.split(separator)
             if len(cells) == 2 and cells[0] and (separator == " " or " " not in text):
@@ -312,15 +321,15 @@ def _line_parser(form: LabeledFormat) -> Callable[[str], tuple[str | None, str]]
             message = f"the line has {len(cells)} columns, {width} are expected: {shorten_value(text)}"
             if "\t" not in text and width == 2:
                 message += " (words that hold spaces need tabs between the columns)"
-            elif "\t" in text and " " in text and len(GAP.split(text.strip(" "))) == width:
+            elif "\t" in text and " " in text and len(COLUMN_GAP.split(text.strip(" "))) == width:
                 message += " (its spaces part no columns, as it has tabs)"
             raise BadRowError(message)
-        if form.comments and CONLLU_RANGE.fullmatch(cells[0]) and word_at:
+        if file_format.comments and CONLLU_RANGE.fullmatch(cells[0]) and word_index:
             return None, ""
-        word = cells[word_at] or raw_cells[word_at]  # a word may be a space
+        word = cells[word_index] or raw_cells[word_index]  # a word may be a space
         if not word:
             raise BadRowError(f"the line has no word: {shorten_value(text)}")
-        tag = cells[tag_at].strip() if tag_at >= 0 else ""
+        tag = cells[tag_index].strip() if tag_index >= 0 else ""
         if " " in tag:  # impossible if spaces separate columns
             message = f"the tag {shorten_value(tag)} holds a space: {shorten_value(text)}"
             raise BadRowError(f"{message} (only tabs part the columns of this line)")
@@ -333,7 +342,7 @@ def _split_line(text: str, width: int) -> list[str]:
     """The columns of a line, separated by tabs, or by spaces if it has no tab."""
     if "\t" in text:
         return text.split("\t")
-    cells = GAP.split(text.strip(" "))
+    cells = COLUMN_GAP.split(text.strip(" "))
     if len(cells) > 2 and is_slash_tagged_line(text):
         message = "this line is word/tag word/tag, a word and its tag are expected in columns"
         raise BadRowError(f"{message}: {shorten_value(text)}")
@@ -355,8 +364,8 @@ LONE_SURROGATE_MESSAGE = "an escape such as \\ud800 spells half a character"
 
 def read_json(source: SourceFile, options: LabeledReadOptions) -> Iterator[Example]:
     """One example per object."""
-    make, form = example_builder(options), options.file_format
-    columns, records = form.role_columns(), json_lines if form.kind == "jsonl" else json_array_items
+    build_example, file_format = example_builder(options), options.file_format
+    columns, records = file_format.role_columns(), json_lines if file_format.kind == "jsonl" else json_array_items
     for line, record in records(options.open_blocks(source)):
         name = None
         try:
@@ -364,9 +373,9 @@ def read_json(source: SourceFile, options: LabeledReadOptions) -> Iterator[Examp
                 record = record.repair(options.on_bad_bytes)
             values = [json_field(record, column) for column in columns]
             name = None if values[-1] is None else label_text(values[-1])
-            yield make(values, ExampleLocation(source.name, line, name))
-        except BadRowError as bad:
-            options.error_policy.skip(line, str(bad), name)
+            yield build_example(values, ExampleLocation(source.name, line, name))
+        except BadRowError as error:
+            options.error_policy.skip(line, str(error), name)
 
 
 @dataclass(frozen=True)
@@ -392,8 +401,8 @@ def repair_surrogates(value: Any, on_bad_bytes: str) -> Any:
     """A JSON value with lone surrogates replaced or removed, as `on_bad_bytes` says; BadRowError for fail."""
     if on_bad_bytes == "fail":
         raise BadRowError(LONE_SURROGATE_MESSAGE)
-    mark = "\ufffd" if on_bad_bytes == "replace" else ""
-    return json.loads(SURROGATES.sub(mark, json.dumps(value, ensure_ascii=False)))
+    replacement = "\ufffd" if on_bad_bytes == "replace" else ""
+    return json.loads(SURROGATES.sub(replacement, json.dumps(value, ensure_ascii=False)))
 
 
 def json_lines(blocks: TextBlocks) -> Iterator[tuple[int, Any]]:
@@ -483,7 +492,7 @@ def read_squad(source: SourceFile, options: LabeledReadOptions) -> Iterator[Exam
         raise InputError(f"not JSON: {error}", file=source.name, line=line, hint=SQUAD_HINT) from error
     has_surrogate_escapes = ESCAPED_SURROGATE.search(text) is not None
     del text
-    make = example_builder(options)
+    build_example = example_builder(options)
     for passage, question in _iter_questions(content, source.name):
         name = str(question["id"]) if question.get("id") is not None else None
         answers = question.get("answers")
@@ -495,9 +504,9 @@ def read_squad(source: SourceFile, options: LabeledReadOptions) -> Iterator[Exam
             values = [question.get("question"), passage, answers, None]
             if has_surrogate_escapes and has_surrogates(values):
                 values = repair_surrogates(values, options.on_bad_bytes)
-            yield make(values, ExampleLocation(source.name, None, name))
-        except BadRowError as bad:
-            options.error_policy.skip(None, str(bad), name)
+            yield build_example(values, ExampleLocation(source.name, None, name))
+        except BadRowError as error:
+            options.error_policy.skip(None, str(error), name)
 
 
 def _iter_questions(content: Any, file: str) -> Iterator[tuple[Any, dict[str, Any]]]:

@@ -43,7 +43,7 @@ LABELED_FORMATS: dict[str, str] = {
     "tagged": "a sentence a line, word/tag word/tag",
 }
 # The only task of formats that have just one.
-ONLY_FOR = {"squad": "answering", "conll": "tagging", "tagged": "tagging"}
+ONLY_TASK = {"squad": "answering", "conll": "tagging", "tagged": "tagging"}
 SKIP_HINT = "mend it, or leave bad rows out with --on-bad-rows skip"
 ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # an escape that may be a lone surrogate
 
@@ -107,19 +107,21 @@ def _is_column_ref(value: object) -> bool:
     return isinstance(value, str) or (type(value) is int and value >= 1)
 
 
-def check_format(task: str, form: LabeledFormat) -> None:
+def check_format(task: str, file_format: LabeledFormat) -> None:
     """Refuse an unknown task, or one that does not fit the format."""
     if task not in TASKS:
         raise InputError(f"no task is called {task!r}", hint=f"choose one of {', '.join(TASKS)}")
-    if (only_task := ONLY_FOR.get(form.kind, task)) != task:
+    if (only_task := ONLY_TASK.get(file_format.kind, task)) != task:
         hint = f"the likely task is {only_task}: --task {only_task}"
-        raise InputError(f"{LABELED_FORMATS[form.kind]} is not for {task}", hint=hint)
-    num_columns = {"classification": 1, "pairs": 2, "answering": 2, "tagging": 1}.get(task, max(1, len(form.texts)))
-    if form.kind != "squad" and len(form.texts) != num_columns:
+        raise InputError(f"{LABELED_FORMATS[file_format.kind]} is not for {task}", hint=hint)
+    num_columns = {"classification": 1, "pairs": 2, "answering": 2, "tagging": 1}.get(
+        task, max(1, len(file_format.texts))
+    )
+    if file_format.kind != "squad" and len(file_format.texts) != num_columns:
         columns = f"{num_columns} column{'s' * (num_columns > 1)} of text"
-        message = f"{task} reads {columns}, the form names {len(form.texts)}"
+        message = f"{task} reads {columns}, the form names {len(file_format.texts)}"
         raise InputError(message, hint="name them with --text-column")
-    if (task == "choice") != bool(form.choices):
+    if (task == "choice") != bool(file_format.choices):
         message = f"the form names {'no ' * (task == 'choice')}choices, the task is {task}"
         raise InputError(message, hint="look at the file's form again, or choose another --task")
 
@@ -161,8 +163,10 @@ def cell_text(value: Any, role: str = "text") -> str:
 class RowErrorPolicy:
     """Handles bad rows: the first one raises, or all are recorded and skipped."""
 
-    def __init__(self, on_bad_rows: OnBadRows, bad: list[RejectedRow], mended: list[RejectedRow]) -> None:
-        self.on_bad_rows, self.bad, self.repaired_rows = on_bad_rows, bad, mended
+    def __init__(
+        self, on_bad_rows: OnBadRows, rejected_rows: list[RejectedRow], repaired_rows: list[RejectedRow]
+    ) -> None:
+        self.on_bad_rows, self.rejected_rows, self.repaired_rows = on_bad_rows, rejected_rows, repaired_rows
         self.first_error: RejectedRow | None = None
         self.file = ""
 
@@ -171,7 +175,7 @@ class RowErrorPolicy:
         if self.on_bad_rows == "fail":
             raise InputError(row.reason, file=self.file, line=line, hint=SKIP_HINT)
         self.first_error = self.first_error or row
-        self.bad.append(row)
+        self.rejected_rows.append(row)
 
     def repair(self, line: int | None, reason: str, name: str | None = None) -> None:
         self.repaired_rows.append(self._row(line, reason, name))
@@ -250,7 +254,7 @@ def locate_answers(passage: str, answers: list[ParsedAnswer]) -> tuple[tuple[Ans
     """
     spans: list[AnswerSpan] = []
     repairs: list[str] = []
-    faults: list[str] = []
+    errors: list[str] = []
     for text, start in answers:
         if start is not None and start >= 0 and passage.startswith(text, start):
             spans.append(AnswerSpan(start, text))
@@ -259,11 +263,11 @@ def locate_answers(passage: str, answers: list[ParsedAnswer]) -> tuple[tuple[Ans
             if start is not None:
                 repairs.append(f"the answer {shorten_value(text)} begins at {spans[-1].start}, not at {start}")
         else:
-            where = "" if start is None or text not in passage else f" at {start}, but more than once elsewhere"
-            faults.append(f"the answer {shorten_value(text)} does not stand in its passage{where}")
-    if faults and not spans:
-        raise BadRowError(faults[0])
-    return tuple(spans), [*repairs, *(f"{fault}; it was left out, the question has another" for fault in faults)]
+            location_text = "" if start is None or text not in passage else f" at {start}, but more than once elsewhere"
+            errors.append(f"the answer {shorten_value(text)} does not stand in its passage{location_text}")
+    if errors and not spans:
+        raise BadRowError(errors[0])
+    return tuple(spans), [*repairs, *(f"{error}; it was left out, the question has another" for error in errors)]
 
 
 Label = str | tuple[str, ...] | float | None
@@ -298,15 +302,15 @@ def example_builder(options: LabeledReadOptions) -> ExampleBuilder:
 def _text_builder(options: LabeledReadOptions) -> ExampleBuilder:
     parse_label = _label_parser(options)
 
-    def build_single(values: Sequence[Any], place: ExampleLocation) -> LabeledExample:
+    def build_single(values: Sequence[Any], location: ExampleLocation) -> LabeledExample:
         text, label = values[0], values[1]
         if text.__class__ is not str or not text or text.isspace():
             text = cell_text(text)
-        return make_labeled((text,), parse_label(label), place)
+        return make_labeled((text,), parse_label(label), location)
 
-    def build_pair(values: Sequence[Any], place: ExampleLocation) -> LabeledExample:
+    def build_pair(values: Sequence[Any], location: ExampleLocation) -> LabeledExample:
         texts = cell_text(values[0], "first text"), cell_text(values[1], "second text")
-        return make_labeled(texts, parse_label(values[2]), place)
+        return make_labeled(texts, parse_label(values[2]), location)
 
     return build_pair if options.task == "pairs" else build_single
 
@@ -319,7 +323,7 @@ def _label_parser(options: LabeledReadOptions) -> Callable[[Any], Label]:
     parse = parsers[options.file_format.answer]
     cache: dict[str, Label] = {}
 
-    def read(value: Any) -> Label:
+    def read_label(value: Any) -> Label:
         if value.__class__ is str and (label := cache.get(value)) is not None:
             return label
         label = parse(value, options.file_format)
@@ -333,17 +337,17 @@ def _label_parser(options: LabeledReadOptions) -> Callable[[Any], Label]:
             cache[value] = label
         return label
 
-    return read
+    return read_label
 
 
-def _check_known(labels: Iterable[str], known: frozenset[str], role: str = "label") -> None:
+def _check_known(labels: Iterable[str], known_labels: frozenset[str], role: str = "label") -> None:
     for label in labels:
-        if label not in known:
-            raise BadRowError(unknown_label_reason(label, known, role))
+        if label not in known_labels:
+            raise BadRowError(unknown_label_reason(label, known_labels, role))
 
 
-def unknown_label_reason(label: str, known: Collection[str], role: str) -> str:
-    names = list_names(sorted(known), 20)
+def unknown_label_reason(label: str, known_labels: Collection[str], role: str) -> str:
+    names = list_names(sorted(known_labels), 20)
     return f"the {role} {shorten_value(label)} is not among those that are known: {names}"
 
 
@@ -360,7 +364,7 @@ def label_text(value: Any) -> str | None:
     raise BadRowError(f"the label is {shorten_value(value)}, which is not one label")
 
 
-def _parse_number(value: Any, form: LabeledFormat) -> float | None:
+def _parse_number(value: Any, file_format: LabeledFormat) -> float | None:
     if (text := label_text(value)) is None:
         return None
     try:
@@ -372,13 +376,13 @@ def _parse_number(value: Any, form: LabeledFormat) -> float | None:
     return number
 
 
-def _parse_labels(value: Any, form: LabeledFormat) -> tuple[str, ...] | None:
+def _parse_labels(value: Any, file_format: LabeledFormat) -> tuple[str, ...] | None:
     """Several labels; an empty cell means that no label applies, an absent one that there is no gold answer."""
     if value is None:
         return None
-    if isinstance(value, str) and form.separator:
-        value = value.split(form.separator)
-    elif isinstance(value, str) and form.kind in ("tsv", "csv"):
+    if isinstance(value, str) and file_format.separator:
+        value = value.split(file_format.separator)
+    elif isinstance(value, str) and file_format.kind in ("tsv", "csv"):
         value = parse_json_list(value) if value.strip() else []
     if not isinstance(value, list):
         value = [value]
@@ -396,16 +400,16 @@ def parse_json_list(cell: str) -> list[Any]:
     return value
 
 
-def _build_tagged(options: LabeledReadOptions, values: Sequence[Any], place: ExampleLocation) -> TaggedExample:
+def _build_tagged(options: LabeledReadOptions, values: Sequence[Any], location: ExampleLocation) -> TaggedExample:
     words, tags = values[0], values[1]
     if not isinstance(words, list | str) or not words:
-        list_fault = f"the words are {shorten_value(words)}, which is no list"
-        raise BadRowError(list_fault if words else "there are no words")
+        list_error = f"the words are {shorten_value(words)}, which is no list"
+        raise BadRowError(list_error if words else "there are no words")
     words = tuple(cell_text(word, "word") if not isinstance(word, str) or not word else word for word in words)
     if not tags or options.labels == "absent":
         if options.labels == "wanted":
             raise BadRowError("there are no tags")
-        return TaggedExample(words, None, place)
+        return TaggedExample(words, None, location)
     if not isinstance(tags, list) or len(tags) != len(words):
         count = len(tags) if isinstance(tags, list) else shorten_value(tags)
         raise BadRowError(f"there are {len(words)} words, but the tags are {count}")
@@ -414,10 +418,10 @@ def _build_tagged(options: LabeledReadOptions, values: Sequence[Any], place: Exa
         raise BadRowError(f"word {tag_texts.index(None) + 1} has no tag")
     if options.known_labels is not None:
         _check_known(filter(None, tag_texts), options.known_labels, "tag")
-    return TaggedExample(words, tuple(filter(None, tag_texts)), place)
+    return TaggedExample(words, tuple(filter(None, tag_texts)), location)
 
 
-def _build_question(options: LabeledReadOptions, values: Sequence[Any], place: ExampleLocation) -> QuestionExample:
+def _build_question(options: LabeledReadOptions, values: Sequence[Any], location: ExampleLocation) -> QuestionExample:
     question, passage = cell_text(values[0], "question"), cell_text(values[1], "passage")
     answers = None
     if options.labels != "absent":
@@ -425,22 +429,22 @@ def _build_question(options: LabeledReadOptions, values: Sequence[Any], place: E
     if answers is None:
         if options.labels == "wanted":
             raise BadRowError("nobody has said what the answer is")
-        return QuestionExample(question, passage, None, place)
+        return QuestionExample(question, passage, None, location)
     spans, repairs = locate_answers(passage, answers)
     for reason in repairs:
-        options.error_policy.repair(place.line, reason, place.name)
-    return QuestionExample(question, passage, spans, place)
+        options.error_policy.repair(location.line, reason, location.name)
+    return QuestionExample(question, passage, spans, location)
 
 
-def _build_choice(options: LabeledReadOptions, values: Sequence[Any], place: ExampleLocation) -> ChoiceExample:
-    form = options.file_format
-    num_texts, end = len(form.texts), len(form.texts) + len(form.choices)
+def _build_choice(options: LabeledReadOptions, values: Sequence[Any], location: ExampleLocation) -> ChoiceExample:
+    file_format = options.file_format
+    num_texts, end = len(file_format.texts), len(file_format.texts) + len(file_format.choices)
     text = "\n".join([cell_text(value) for value in values[:num_texts]])
-    choices, marks = parse_choices(list(values[num_texts:end]))
-    right = values[end]
-    if options.labels == "absent" or (options.labels == "optional" and (right is None or right == "")):
-        return ChoiceExample(text, choices, None, place)
-    return ChoiceExample(text, choices, _parse_right_choice(right, choices, marks, form.first), place)
+    choices, choice_labels = parse_choices(list(values[num_texts:end]))
+    gold = values[end]
+    if options.labels == "absent" or (options.labels == "optional" and (gold is None or gold == "")):
+        return ChoiceExample(text, choices, None, location)
+    return ChoiceExample(text, choices, _parse_right_choice(gold, choices, choice_labels, file_format.first), location)
 
 
 def parse_choices(values: list[Any]) -> tuple[tuple[str, ...], list[str]]:
@@ -452,8 +456,8 @@ def parse_choices(values: list[Any]) -> tuple[tuple[str, ...], list[str]]:
         if isinstance(value, dict):  # {"text": [...], "label": [...]}
             choice_labels, value = [str(choice_label) for choice_label in value.get("label") or ()], value.get("text")
         if not isinstance(value, list):
-            list_fault = f"the choices are {shorten_value(value)}, which is no list"
-            raise BadRowError("there are no choices" if value is None else list_fault)
+            list_error = f"the choices are {shorten_value(value)}, which is no list"
+            raise BadRowError("there are no choices" if value is None else list_error)
         if value and all(isinstance(choice, dict) for choice in value):
             choice_labels = [str(choice["label"]) for choice in value if "label" in choice]
             value = [choice.get("text") for choice in value]
@@ -466,19 +470,19 @@ def parse_choices(values: list[Any]) -> tuple[tuple[str, ...], list[str]]:
 
 
 def _parse_right_choice(value: Any, choices: tuple[str, ...], choice_labels: list[str], first: str) -> int:
-    if (right := label_text(value)) is None:
+    if (gold := label_text(value)) is None:
         raise BadRowError("nobody has said which choice is right")
-    if right in choice_labels:
-        return choice_labels.index(right)
+    if gold in choice_labels:
+        return choice_labels.index(gold)
     if first == "":
-        matches = [number for number, choice in enumerate(choices) if choice.strip() == right]
+        matches = [index for index, choice in enumerate(choices) if choice.strip() == gold]
         if len(matches) != 1:
             count = "more than one" if matches else "none"
-            raise BadRowError(f"the right choice {shorten_value(right)} is {count} of the choices")
+            raise BadRowError(f"the right choice {shorten_value(gold)} is {count} of the choices")
         return matches[0]
-    number = choice_index(right, first)
+    number = choice_index(gold, first)
     if number is None or not 0 <= number < len(choices):
-        message = f"the right choice is {shorten_value(right)}, but there are {len(choices)}"
+        message = f"the right choice is {shorten_value(gold)}, but there are {len(choices)}"
         raise BadRowError(f"{message}, and the first is called {first}")
     return number
 

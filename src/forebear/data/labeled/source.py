@@ -52,38 +52,44 @@ READERS: dict[str, Callable[[SourceFile, LabeledReadOptions], Iterator[Example]]
 def read_examples(
     paths: Paths,
     task: str,
-    form: LabeledFormat,
+    file_format: LabeledFormat,
     *,
     labels: LabelPolicy = "wanted",
     on_bad_rows: OnBadRows = "fail",
-    bad: list[RejectedRow] | None = None,
+    rejected: list[RejectedRow] | None = None,
     repaired: list[RejectedRow] | None = None,
-    known: Collection[str] | None = None,
+    known_labels: Collection[str] | None = None,
     on_bad_bytes: OnBadBytes = "fail",
 ) -> Iterator[Example]:
     """Read the examples of all files in order, lazily.
 
     Args:
         labels: wanted: a row without label is bad; optional: its label is None; absent: labels are not read.
-        on_bad_rows: fail: the first bad row raises InputError; skip: it is recorded in `bad`.
-        bad: Receives the skipped rows.
+        on_bad_rows: fail: the first bad row raises InputError; skip: it is recorded in `rejected`.
+        rejected: Receives the skipped rows.
         repaired: Receives repaired rows, such as answers with a wrong offset.
         known: Allowed labels (classification, pairs) or tags; a row with any other is bad.
     """
-    check_format(task, form)
+    check_format(task, file_format)
     require_choice("--labels", labels, get_args(LabelPolicy))
     require_choice("--on-bad-rows", on_bad_rows, get_args(OnBadRows))
     require_choice("--on-bad-bytes", on_bad_bytes, get_args(OnBadBytes))
-    if known is not None and task in ("answering", "choice"):
+    if known_labels is not None and task in ("answering", "choice"):
         raise ValueError(f"{task} has no labels that could be known")
-    if labels == "wanted" and form.label is None and form.kind != "squad":
-        first = next(find_sources(paths)).name
+    if labels == "wanted" and file_format.label is None and file_format.kind != "squad":
+        first_file = next(find_sources(paths)).name
         if task == "tagging":
-            raise InputError("its words have no tags", file=first, hint=TAGGED_FORMAT_HELP)
-        raise InputError(f"no column of labels is known for {task}", file=first, hint="name it with --label-column")
-    error_policy = RowErrorPolicy(on_bad_rows, [] if bad is None else bad, [] if repaired is None else repaired)
-    known_labels = frozenset(known) if known is not None and labels != "absent" else None
-    return _iter_examples(paths, LabeledReadOptions(task, form, labels, known_labels, on_bad_bytes, error_policy))
+            raise InputError("its words have no tags", file=first_file, hint=TAGGED_FORMAT_HELP)
+        raise InputError(
+            f"no column of labels is known for {task}", file=first_file, hint="name it with --label-column"
+        )
+    error_policy = RowErrorPolicy(
+        on_bad_rows, [] if rejected is None else rejected, [] if repaired is None else repaired
+    )
+    known_labels = frozenset(known_labels) if known_labels is not None and labels != "absent" else None
+    return _iter_examples(
+        paths, LabeledReadOptions(task, file_format, labels, known_labels, on_bad_bytes, error_policy)
+    )
 
 
 def _iter_examples(paths: Paths, options: LabeledReadOptions) -> Iterator[Example]:
@@ -102,8 +108,8 @@ def _iter_examples(paths: Paths, options: LabeledReadOptions) -> Iterator[Exampl
         raise InputError("there are no examples in it", file=source.name, hint=hint)
 
 
-MAX_NAMED = 5  # bad rows, labels or words that are listed in a message
-MIN_MISMATCH_SHARE = 0.002  # of words in another Unicode form; fewer are not reported
+MAX_LISTED = 5  # bad rows, labels or words that are listed in a message
+MIN_MISMATCH_FRACTION = 0.002  # of words in another Unicode form; fewer are not reported
 
 
 @dataclass(frozen=True)
@@ -206,12 +212,12 @@ def _convert_and_split(splits: dict[str, list[Any]], source: LabeledSource, note
             is_train = split == "train"
             scheme = train_scheme if is_train else _detect_file_scheme(splits[split], path, train_scheme, notes)
             splits[split] = _convert_tags(splits[split], path, scheme, source, notes)
-    share = source.test_share if source.test is None else 0.0
-    if source.dev is None or share:
-        split = split_examples(splits["train"], dev=source.dev_share if source.dev is None else 0.0, test=share)
+    test_share = source.test_share if source.test is None else 0.0
+    if source.dev is None or test_share:
+        split = split_examples(splits["train"], dev=source.dev_share if source.dev is None else 0.0, test=test_share)
         notes += split.notes
         splits |= {"train": list(split.train)} | ({"dev": list(split.dev)} if source.dev is None else {})
-        splits |= {"test": list(split.test)} if share else {}
+        splits |= {"test": list(split.test)} if test_share else {}
     if source.part < 1:
         num_kept = max(2, round(source.part * len(splits["train"])))
         splits["train"] = sorted(splits["train"], key=_content_hash)[:num_kept]
@@ -241,8 +247,8 @@ def _unseen_label_notes(split: str, test_examples: list[Any], train_examples: li
     names = sorted(set().union(*unseen))
     if not names:
         return []
-    more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
-    names_text = ", ".join(map(repr, names[:MAX_NAMED])) + more
+    more = f" and {len(names) - MAX_LISTED:,} more" if len(names) > MAX_LISTED else ""
+    names_text = ", ".join(map(repr, names[:MAX_LISTED])) + more
     count_text = f"{len(unseen):,} example{' has' if len(unseen) == 1 else 's have'} what no training example has"
     return [f"{split}: {count_text}: the run can never answer {names_text}"]
 
@@ -250,16 +256,18 @@ def _unseen_label_notes(split: str, test_examples: list[Any], train_examples: li
 def count_form_mismatches(data: LabeledData) -> list[str]:
     """Notes on words that occur in training only in another Unicode form, such as full-width digits (１ for 1)."""
     train_words, notes = {word for example in data.train for word in example.words}, []
-    forms = {normalize("NFKC", word) for word in train_words}
+    normalized_words = {normalize("NFKC", word) for word in train_words}
     for split, examples in (("dev", data.dev), ("test", data.test)):
         unseen = Counter(word for example in examples for word in example.words if word not in train_words)
-        mismatches = Counter({word: count for word, count in unseen.items() if normalize("NFKC", word) in forms})
-        share = mismatches.total() / max(1, sum(len(example.words) for example in examples))
-        if share >= MIN_MISMATCH_SHARE:
-            words = ", ".join(word for word, _ in mismatches.most_common(MAX_NAMED))
-            count = f"{share:.1%} of the words ({mismatches.total():,}, such as {words})"
-            remedy = "a run whose tokenizer was trained with --normalise nfkc reads both alike"
-            notes.append(f"{split}: {count} are in the training examples in another form: {remedy}")
+        mismatches = Counter(
+            {word: count for word, count in unseen.items() if normalize("NFKC", word) in normalized_words}
+        )
+        fraction = mismatches.total() / max(1, sum(len(example.words) for example in examples))
+        if fraction >= MIN_MISMATCH_FRACTION:
+            words = ", ".join(word for word, _ in mismatches.most_common(MAX_LISTED))
+            count = f"{fraction:.1%} of the words ({mismatches.total():,}, such as {words})"
+            hint = "a run whose tokenizer was trained with --normalise nfkc reads both alike"
+            notes.append(f"{split}: {count} are in the training examples in another form: {hint}")
     return notes
 
 
@@ -281,16 +289,19 @@ def _content_hash(example: Example) -> bytes:
 
 
 def _read_split(path: str, source: LabeledSource, labels: LabelPolicy, notes: list[str]) -> list[Example]:
-    bad: list[RejectedRow] = []
-    form = source.form if path == source.train else format_like(path, source.form)
-    if form.kind != source.form.kind:
-        notes.append(f"{path} is written otherwise than what was learned from: {LABELED_FORMATS[form.kind]}")
-    examples = list(read_examples(path, source.task, form, labels=labels, on_bad_rows=source.on_bad_rows, bad=bad))  # pyright: ignore[reportArgumentType]
-    if bad:
-        more = f"; and {len(bad) - MAX_NAMED:,} more" if len(bad) > MAX_NAMED else ""
-        notes.append(f"rows left out or mended: {'; '.join(map(str, bad[:MAX_NAMED]))}{more}")
+    rejected: list[RejectedRow] = []
+    file_format = source.form if path == source.train else format_like(path, source.form)
+    if file_format.kind != source.form.kind:
+        notes.append(f"{path} is written otherwise than what was learned from: {LABELED_FORMATS[file_format.kind]}")
+    on_bad_rows: Any = source.on_bad_rows
+    examples = list(
+        read_examples(path, source.task, file_format, labels=labels, on_bad_rows=on_bad_rows, rejected=rejected)
+    )
+    if rejected:
+        more = f"; and {len(rejected) - MAX_LISTED:,} more" if len(rejected) > MAX_LISTED else ""
+        notes.append(f"rows left out or mended: {'; '.join(map(str, rejected[:MAX_LISTED]))}{more}")
     for example in examples if source.task == "tagging" else ():
-        tag_schemes.reject_nested_tags(example.tags or (), file=path, line=example.place.line)  # pyright: ignore[reportAttributeAccessIssue]
+        tag_schemes.reject_nested_tags(example.tags or (), file=path, line=example.location.line)  # pyright: ignore[reportAttributeAccessIssue]
     if not examples:
         raise InputError("holds no example", file=path, hint="give a file with at least a few examples")
     return examples
@@ -308,8 +319,8 @@ def _detect_file_scheme(examples: list[Any], path: str, scheme: Any, notes: list
         raise InputError(message, file=path, hint="give a file of names, or ask a run that learned such tags")
     if file_guess.num_violations or file_guess.scheme == scheme:
         return scheme
-    reading = f"{file_guess.scheme}: {file_guess.reason}"
-    notes.append(f"tags of {path} are read as {reading}; those learned from are {scheme}")
+    scheme_text = f"{file_guess.scheme}: {file_guess.reason}"
+    notes.append(f"tags of {path} are read as {scheme_text}; those learned from are {scheme}")
     return file_guess.scheme
 
 
@@ -323,7 +334,7 @@ def _convert_tags(examples: list[Any], path: str, scheme: Any, source: LabeledSo
                 index, reason = violations[0]
                 hint = "mend it, or let tags be repaired (and counted) with --on-bad-tags repair"
                 message = f"word {index + 1} of the sentence, {example.words[index]!r}: {reason} ({scheme})"
-                line = example.place.line
+                line = example.location.line
                 if line is not None and source.form.kind == "conll":  # a word a line
                     line += index
                 raise InputError(message, file=path, line=line, hint=hint)

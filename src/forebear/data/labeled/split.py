@@ -52,17 +52,17 @@ class SplitLeakage:
         if not self.num_normalized:
             examples = f"{self.count:,} example{'s' * (self.count != 1)}"
             return f"no {self.description} of {examples} is in the training data too"
-        share = f"{self.num_normalized:,} of {self.count:,} examples ({self.num_normalized / self.count:.1%})"
+        count_text = f"{self.num_normalized:,} of {self.count:,} examples ({self.num_normalized / self.count:.1%})"
         first_test, first_train = map(format_location, self.locations[0])
         return (
-            f"{share} have a {self.description} that is in the training data too, "
+            f"{count_text} have a {self.description} that is in the training data too, "
             f"{self.num_exact:,} letter by letter; the first: {first_test}, as in {first_train}"
         )
 
 
 def location_dict(location: ExampleLocation) -> dict[str, Any]:
-    known = {"file": location.file, "line": location.line, "name": location.name}
-    return {name: value for name, value in known.items() if value is not None}
+    fields = {"file": location.file, "line": location.line, "name": location.name}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def format_location(location: ExampleLocation) -> str:
@@ -81,12 +81,12 @@ def split_examples(examples: Iterable[Example], *, dev: float = 0.1, test: float
         raise InputError(f"the shares are {dev:g} for dev and {test:g} for test", hint=hint)
     example_list = list(examples)
     ranks = [_content_rank(example, seed) for example in example_list]
-    shares = {0: 1 - dev - test, 1: dev, 2: test}
+    fractions = {0: 1 - dev - test, 1: dev, 2: test}
     test_bound, dev_bound = round(test * RANK_RANGE), round((test + dev) * RANK_RANGE)
     split_of_rank = {rank: 2 if rank < test_bound else 1 if rank < dev_bound else 0 for rank in ranks}
     notes: list[str] = []
     present = set(split_of_rank.values())
-    if split_of_rank and any(share and number not in present for number, share in shares.items()):
+    if split_of_rank and any(fraction and split_index not in present for split_index, fraction in fractions.items()):
         _split_few_contents(split_of_rank, {1: dev, 2: test}, notes)
     _cover_labels(split_of_rank, ranks, [example_labels(example) for example in example_list], notes)
     splits: tuple[list[Example], ...] = ([], [], [])
@@ -101,9 +101,13 @@ def _content_rank(example: Example, seed: int) -> int:
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest())
 
 
-def _split_few_contents(split_of_rank: dict[int, int], shares: dict[int, float], notes: list[str]) -> None:
+def _split_few_contents(split_of_rank: dict[int, int], fractions: dict[int, float], notes: list[str]) -> None:
     """Split few contents by rank order, so that each requested split has one, dev before test."""
-    counts = {number: max(1, round(share * len(split_of_rank))) for number, share in shares.items() if share}
+    counts = {
+        split_index: max(1, round(fraction * len(split_of_rank)))
+        for split_index, fraction in fractions.items()
+        if fraction
+    }
     while sum(counts.values()) >= len(split_of_rank) and any(counts.values()):
         largest = max(counts, key=lambda number: (counts[number], number))
         counts[largest] -= 1
@@ -122,32 +126,34 @@ def _cover_labels(
     split_of_rank: dict[int, int], ranks: list[int], labels: list[tuple[str, ...]], notes: list[str]
 ) -> None:
     """Move one content of each missing label to training, and refill a dev or test split that becomes empty."""
-    train_labels = set[str]().union(*(own for rank, own in zip(ranks, labels, strict=True) if split_of_rank[rank] == 0))
-    holders: dict[str, int] = {}
+    train_labels = set[str]().union(
+        *(row_labels for rank, row_labels in zip(ranks, labels, strict=True) if split_of_rank[rank] == 0)
+    )
+    rank_of_label: dict[str, int] = {}
     for rank, own in zip(ranks, labels, strict=True):
         for label in own:
             if label not in train_labels:
-                holders[label] = max(rank, holders.get(label, -1))
-    if not holders:
+                rank_of_label[label] = max(rank, rank_of_label.get(label, -1))
+    if not rank_of_label:
         return
     labels_of_rank: dict[int, set[str]] = {rank: set() for rank in split_of_rank}
     for rank, own in zip(ranks, labels, strict=True):
         labels_of_rank[rank].update(own)
-    splits_before = set(split_of_rank.values())
-    for label, rank in holders.items():
+    previous_splits = set(split_of_rank.values())
+    for label, rank in rank_of_label.items():
         if label not in train_labels:  # else it came along with another one
             only_split = SPLIT_NAMES[split_of_rank[rank]]
             notes.append(f"the label {label!r} was only in {only_split}: a text with it was moved to train")
             split_of_rank[rank] = 0
             train_labels |= labels_of_rank[rank]
-    for number in sorted(splits_before - set(split_of_rank.values())):
+    for split_index in sorted(previous_splits - set(split_of_rank.values())):
         train_ranks = [rank for rank, split in split_of_rank.items() if split == 0]
         counts = Counter(label for rank in train_ranks for label in labels_of_rank[rank])
         movable = [rank for rank in train_ranks if all(counts[label] > 1 for label in labels_of_rank[rank])]
         if movable:
-            split_of_rank[min(movable)] = number
+            split_of_rank[min(movable)] = split_index
         else:
-            notes.append(f"nothing is left for {SPLIT_NAMES[number]}: training needs all texts for its labels")
+            notes.append(f"nothing is left for {SPLIT_NAMES[split_index]}: training needs all texts for its labels")
 
 
 def split_leakage(train: Iterable[Example], test: Iterable[Example]) -> SplitLeakage:
@@ -155,8 +161,8 @@ def split_leakage(train: Iterable[Example], test: Iterable[Example]) -> SplitLea
     exact: dict[tuple[str, ...], ExampleLocation] = {}
     normalized: dict[int, ExampleLocation] = {}
     for example in train:
-        exact.setdefault(example_content(example), example.place)
-        normalized.setdefault(hash(normalized_content(example)), example.place)
+        exact.setdefault(example_content(example), example.location)
+        normalized.setdefault(hash(normalized_content(example)), example.location)
     count = num_exact = num_normalized = 0
     content_type = "text"
     locations: list[tuple[ExampleLocation, ExampleLocation]] = []
@@ -169,5 +175,5 @@ def split_leakage(train: Iterable[Example], test: Iterable[Example]) -> SplitLea
         if train_location is not None:
             num_normalized += 1
             if len(locations) < MAX_LOCATIONS:
-                locations.append((example.place, train_location))
+                locations.append((example.location, train_location))
     return SplitLeakage(count, num_exact, num_normalized, tuple(locations), content_type)

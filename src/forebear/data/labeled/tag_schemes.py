@@ -78,8 +78,8 @@ def detect_scheme(sequences: Iterable[Sequence[str]]) -> SchemeGuess:
         raise InputError(f"these are not tags of entities: {examples}", hint=hint)
     best_schemes: list[Scheme] = [scheme for scheme in get_args(Scheme) if num_violations[scheme] == fewest]
     count_text = f"{fewest} of {total} tags break it" if fewest else "no tag breaks it"
-    alike = f"; {', '.join(best_schemes)} fit alike, and it is the simplest"
-    reason = count_text + (alike if len(best_schemes) > 1 else ", fewer than any other")
+    tie_text = f"; {', '.join(best_schemes)} fit alike, and it is the simplest"
+    reason = count_text + (tie_text if len(best_schemes) > 1 else ", fewer than any other")
     return SchemeGuess(best_schemes[0], fewest, reason)
 
 
@@ -175,8 +175,8 @@ def legal_transitions(labels: Sequence[str]) -> TagTransitions:
     if "O" in roles and "E" not in roles:  # BIO and IOB1: ends are not marked, and IOB1 starts with I
         return free_transitions(len(split_labels))
     leaves_open, continues = np.isin(roles, ["B", "I"]), np.isin(roles, ["I", "E"])
-    same = kinds[:, None] == kinds[None, :]
-    allowed = np.where(leaves_open[:, None], continues[None, :] & same, ~continues[None, :])
+    is_same_kind = kinds[:, None] == kinds[None, :]
+    allowed = np.where(leaves_open[:, None], continues[None, :] & is_same_kind, ~continues[None, :])
     return TagTransitions(allowed, ~continues, ~leaves_open)
 
 
@@ -217,12 +217,12 @@ def _continues_entity(previous: str, tag: str) -> bool:
 
 
 @lru_cache(maxsize=1 << 16)
-def _expected_tag(previous: str, tag: str, following: str, scheme: Scheme) -> str:
+def _expected_tag(previous: str, tag: str, next_tag: str, scheme: Scheme) -> str:
     """How the scheme writes this tag between its two neighbors."""
     role, kind = _split(tag)
     if role == "O":
         return "O"
-    starts, ends = not _continues_entity(previous, tag), not _continues_entity(tag, following)
+    starts, ends = not _continues_entity(previous, tag), not _continues_entity(tag, next_tag)
     first, inside, last, single = SCHEME_LETTERS[scheme]
     letter = (single if ends else first) if starts else (last if ends else inside)
     previous_role, previous_kind = _split(previous)
@@ -264,5 +264,5 @@ def _violation_reason(tags: Sequence[str], index: int, scheme: AnyScheme) -> str
         return f"{tag} follows {previous}, and IOB1 begins with B only right after an entity of the same kind"
     if TAG_ROLES[tag[0]] in ("I", "E") and not _continues_entity(previous, tag):
         return f"{tag} goes on with an entity, but before it stands {previous}"
-    following = tags[index + 1] if index + 1 < len(tags) else "nothing"
-    return f"{tag} leaves its entity open, but after it stands {following}"
+    next_tag = tags[index + 1] if index + 1 < len(tags) else "nothing"
+    return f"{tag} leaves its entity open, but after it stands {next_tag}"

@@ -40,11 +40,11 @@ def char_spec(tokens: Sequence[str], **settings: Unpack[SpecSettings]) -> Tokeni
 class CharacterTable:
     """Encodes characters by table look-up, many times faster than the Rust model."""
 
-    def __init__(self, tokens: Sequence[str], special: Iterable[int], unknown: int) -> None:
-        hidden = set(special)
-        self._ids = np.full(0x110000, unknown, np.int32)
+    def __init__(self, tokens: Sequence[str], special_ids: Iterable[int], unk_id: int) -> None:
+        hidden_ids = set(special_ids)
+        self._ids = np.full(0x110000, unk_id, np.int32)
         for i, token in enumerate(tokens):
-            if len(token) == 1 and i not in hidden:
+            if len(token) == 1 and i not in hidden_ids:
                 self._ids[ord(token)] = i
 
     def encode_many(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

@@ -46,23 +46,23 @@ def without_overlap(spans: np.ndarray) -> np.ndarray:
     if not len(spans):
         return spans
     ends = np.maximum.accumulate(spans.max(axis=1))
-    begins = spans[:, 0].copy()
-    begins[1:] = np.maximum(begins[1:], ends[:-1])
-    return np.stack((begins, ends), axis=1)
+    starts = spans[:, 0].copy()
+    starts[1:] = np.maximum(starts[1:], ends[:-1])
+    return np.stack((starts, ends), axis=1)
 
 
 def global_offsets(texts: Sequence[str], offsets: Sequence[Sequence[int]]) -> np.ndarray:
     """Convert offsets in each text to offsets in all texts, joined by one separator character."""
-    begins = np.cumsum([0, *(len(text) + 1 for text in texts)])[:-1]
-    return flatten_ints(offsets) + np.repeat(begins, text_lengths(offsets))
+    starts = np.cumsum([0, *(len(text) + 1 for text in texts)])[:-1]
+    return flatten_ints(offsets) + np.repeat(starts, text_lengths(offsets))
 
 
 def char_word_ids(texts: Sequence[str], ends: Sequence[Sequence[int]]) -> np.ndarray:
     """The word number of each character of all texts, with one more character after each text."""
-    begins_word = np.zeros(sum(map(len, texts)) + len(texts) + 1, np.int32)
-    begins_word[global_offsets(texts, ends)] = 1
-    begins_word[global_offsets(texts, [[0]] * len(texts))] = 1
-    return np.cumsum(begins_word)
+    is_word_start = np.zeros(sum(map(len, texts)) + len(texts) + 1, np.int32)
+    is_word_start[global_offsets(texts, ends)] = 1
+    is_word_start[global_offsets(texts, [[0]] * len(texts))] = 1
+    return np.cumsum(is_word_start)
 
 
 def utf8_widths(codes: np.ndarray) -> np.ndarray:
@@ -85,8 +85,8 @@ def unknown_bytes(texts: Sequence[str], is_unknown: np.ndarray, counts: np.ndarr
     if not is_unknown.any():
         return np.zeros(len(texts), np.int64)
     text_ids = np.repeat(np.arange(len(texts)), counts)
-    begins = np.cumsum(lengths := text_lengths(texts)) - lengths
-    spans = without_overlap(offsets + begins[text_ids, np.newaxis])
+    text_starts = np.cumsum(lengths := text_lengths(texts)) - lengths
+    spans = without_overlap(offsets + text_starts[text_ids, np.newaxis])
     byte_offsets = np.concatenate(([0], np.cumsum(utf8_widths(code_points("".join(texts))), dtype=np.int64)))
     begin, end = byte_offsets[spans[is_unknown]].T
     return sum_by_index(end - begin, text_ids[is_unknown], len(texts))

@@ -48,14 +48,14 @@ class PretokenIndex:
     """
 
     def __init__(self, classes: np.ndarray, characters_before: int = 0) -> None:
-        self._kinds = classes.astype(np.int32)  # later the pretoken id of each CLASS_SINGLE character
-        self._known: dict[str, int] = {}
+        self._classes = classes.astype(np.int32)  # later the pretoken id of each CLASS_SINGLE character
+        self._ids: dict[str, int] = {}
         self._compiled: Any = None
-        self._seen = characters_before
+        self._num_seen = characters_before
         self.characters = 0  # of all distinct pretokens
 
     def __len__(self) -> int:
-        return int(self._compiled.many[0]) if self._compiled is not None else len(self._known)
+        return int(self._compiled.num_pretokens[0]) if self._compiled is not None else len(self._ids)
 
     def look_up_texts(
         self,
@@ -68,8 +68,8 @@ class PretokenIndex:
         ends = np.cumsum(text_lengths(texts) + 1)
         is_boundary = None if boundary_fn is None else boundary_fn(codes)
         boundaries = NO_BOUNDARIES if boundaries is None else boundaries
-        units, numbers, new_pretokens = self.look_up(codes, ends - 1, boundaries, is_boundary)
-        return PretokenLookup(units, numbers, np.searchsorted(units, ends), new_pretokens)
+        starts, ids, new_pretokens = self.look_up(codes, ends - 1, boundaries, is_boundary)
+        return PretokenLookup(starts, ids, np.searchsorted(starts, ends), new_pretokens)
 
     def look_up(
         self,
@@ -86,83 +86,83 @@ class PretokenIndex:
             boundaries: Ascending positions before which a pretoken ends.
             is_boundary: True where one does; None: nowhere.
         """
-        self._seen += len(codes)
-        if self._compiled is None and worth_compiling(self._seen):
+        self._num_seen += len(codes)
+        if self._compiled is None and worth_compiling(self._num_seen):
             self._compile()
         num_before = len(self)
-        find = self._by_names if self._compiled is None else self._by_loops
-        begins, numbers = find(codes, gaps, boundaries, is_boundary)
+        find = self._look_up_reference if self._compiled is None else self._look_up_compiled
+        starts, ids = find(codes, gaps, boundaries, is_boundary)
         new_pretokens = self.texts(num_before)
         self.characters += sum(map(len, new_pretokens))
-        return begins, numbers, new_pretokens
+        return starts, ids, new_pretokens
 
     def texts(self, first: int = 0) -> list[str]:
         """The pretokens by id, from `first` on."""
         if self._compiled is None:
-            return list(self._known)[first:] if first < len(self._known) else []
+            return list(self._ids)[first:] if first < len(self._ids) else []
         ends = self._compiled.ends[first : len(self) + 1]
         text = self._compiled.codes[ends[0] : ends[-1]].tobytes().decode("utf-32-le")
         return [text[begin:end] for begin, end in pairwise((ends - ends[0]).tolist())]
 
     def _compile(self) -> None:
-        """From now on by compiled loops; those that are known keep their numbers."""
+        """Switch to compiled loops; known pretokens keep their ids."""
         from forebear.kernels.pretokens import empty_pretoken_table, number_pretokens
 
         self._compiled = empty_pretoken_table()
-        if self._known:
-            names = list(self._known)
-            gaps = np.cumsum([len(name) + 1 for name in names]) - 1
+        if self._ids:
+            pretokens = list(self._ids)
+            gaps = np.cumsum([len(name) + 1 for name in pretokens]) - 1
             all_run = np.full(0x110000, CLASS_RUN, np.int32)
             self._compiled, *_ = number_pretokens(
-                self._compiled, code_points(" ".join(names) + " "), all_run, gaps, NO_BOUNDARIES, np.zeros(0, bool)
+                self._compiled, code_points(" ".join(pretokens) + " "), all_run, gaps, NO_BOUNDARIES, np.zeros(0, bool)
             )
-        self._known = {}
+        self._ids = {}
 
-    def _by_loops(
+    def _look_up_compiled(
         self, codes: np.ndarray, gaps: np.ndarray, boundaries: np.ndarray, is_boundary: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
         from forebear.kernels.pretokens import number_pretokens
 
         flags = np.zeros(0, bool) if is_boundary is None else is_boundary
-        self._compiled, begins, numbers = number_pretokens(self._compiled, codes, self._kinds, gaps, boundaries, flags)
-        return begins, numbers
+        self._compiled, starts, ids = number_pretokens(self._compiled, codes, self._classes, gaps, boundaries, flags)
+        return starts, ids
 
-    def _by_names(
+    def _look_up_reference(
         self, codes: np.ndarray, gaps: np.ndarray, boundaries: np.ndarray, is_boundary: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """The reference implementation, by NumPy and a dictionary."""
-        numbers = self._kinds.take(codes)
-        numbers[gaps] = CLASS_GAP
-        run = numbers == CLASS_RUN
-        begins = run.copy()
-        begins[1:] &= ~run[:-1]
+        classes = self._classes.take(codes)
+        classes[gaps] = CLASS_GAP
+        is_run = classes == CLASS_RUN
+        is_start = is_run.copy()
+        is_start[1:] &= ~is_run[:-1]
         if is_boundary is not None:
-            begins |= is_boundary & run
-        begins[boundaries] |= run[boundaries]
-        if (is_new := numbers == CLASS_SINGLE).any():
+            is_start |= is_boundary & is_run
+        is_start[boundaries] |= is_run[boundaries]
+        if (is_new := classes == CLASS_SINGLE).any():
             new_codes = np.unique(codes[is_new])
-            self._kinds[new_codes] = self._numbers_of([chr(code) for code in new_codes.tolist()])
-            numbers[is_new] = self._kinds[codes[is_new]]
-        positions = np.flatnonzero(begins | (numbers >= 0))
-        pretoken_ids = numbers[positions]
-        pretoken_ids[pretoken_ids == CLASS_RUN] = self._numbers_of(_split_runs(codes, run, begins))
+            self._classes[new_codes] = self._ids_of([chr(code) for code in new_codes.tolist()])
+            classes[is_new] = self._classes[codes[is_new]]
+        positions = np.flatnonzero(is_start | (classes >= 0))
+        pretoken_ids = classes[positions]
+        pretoken_ids[pretoken_ids == CLASS_RUN] = self._ids_of(_split_runs(codes, is_run, is_start))
         return positions, pretoken_ids
 
-    def _numbers_of(self, names: list[str]) -> np.ndarray:
-        known = self._known
-        numbers = np.fromiter(map(known.get, names, repeat(-1)), np.int64, len(names))
-        for index in np.flatnonzero(numbers < 0).tolist():
-            numbers[index] = known.setdefault(names[index], len(known))
-        return numbers
+    def _ids_of(self, pretokens: list[str]) -> np.ndarray:
+        known_ids = self._ids
+        ids = np.fromiter(map(known_ids.get, pretokens, repeat(-1)), np.int64, len(pretokens))
+        for index in np.flatnonzero(ids < 0).tolist():
+            ids[index] = known_ids.setdefault(pretokens[index], len(known_ids))
+        return ids
 
 
-def _split_runs(codes: np.ndarray, run: np.ndarray, begins: np.ndarray) -> list[str]:
+def _split_runs(codes: np.ndarray, is_run: np.ndarray, is_start: np.ndarray) -> list[str]:
     """The pretokens as strings: their characters with a marker before each, as one string, split at the markers."""
-    run_codes = codes[run]
+    run_codes = codes[is_run]
     if not len(run_codes):
         return []
     marker = NUL_CODE if run_codes.all() else SURROGATE_CODE
-    marker_positions = np.cumsum(begins[run])
+    marker_positions = np.cumsum(is_start[is_run])
     marker_positions += np.arange(len(run_codes))
     with_markers = np.full(marker_positions[-1] + 2, marker, np.uint32)
     with_markers[marker_positions] = run_codes
@@ -181,31 +181,31 @@ class WhitespaceWords:
     Look-up is by a dictionary for short texts, by a compiled loop over UTF-8 bytes for long ones.
     """
 
-    def __init__(self, gaps: str, seen: int = 0) -> None:
+    def __init__(self, gaps: str, characters_before: int = 0) -> None:
         codes = list(map(ord, gaps))
         assert " " in gaps
         assert max(codes) <= MAX_GAP_CODE
         self._gaps = np.isin(np.arange(256), codes)
-        self._others = gaps.replace(" ", "")
-        self._known: dict[str, int] = {}
+        self._other_gaps = gaps.replace(" ", "")
+        self._ids: dict[str, int] = {}
         self._compiled: Any = None
-        self._seen = seen
+        self._num_seen = characters_before
 
     def __len__(self) -> int:
-        return int(self._compiled.many[0]) if self._compiled is not None else len(self._known)
+        return int(self._compiled.num_pretokens[0]) if self._compiled is not None else len(self._ids)
 
     @property
     def characters(self) -> int:
         """Characters of all distinct words; bytes of non-ASCII ones once compiled."""
         if self._compiled is None:
-            return sum(map(len, self._known))
+            return sum(map(len, self._ids))
         return int(self._compiled.ends[len(self)]) - len(self)
 
-    def look_up_texts(self, texts: Sequence[str], *, units: bool = False) -> PretokenLookup:
-        """The words of these texts; their starts only with `units`."""
+    def look_up_texts(self, texts: Sequence[str], *, with_starts: bool = False) -> PretokenLookup:
+        """The words of these texts; their starts only if `with_starts`."""
         num_before = len(self)
-        numbers, ends, begins = self._find_words(texts, units)
-        return PretokenLookup(begins, numbers, ends, self.texts(num_before))
+        word_ids, ends, starts = self._find_words(texts, with_starts)
+        return PretokenLookup(starts, word_ids, ends, self.texts(num_before))
 
     def look_up_bytes(self, data: bytes, ends: np.ndarray) -> PretokenLookup | None:
         """The words of UTF-8 texts separated by gaps that end at `ends`; None while a dictionary is as fast."""
@@ -219,30 +219,32 @@ class WhitespaceWords:
 
     def number_bytes(self, data: bytes, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """The same for UTF-8 texts; None while a dictionary is as fast."""
-        return self._by_bytes(_padded_array(data), ends)[:2] if self._use_compiled([data]) else None
+        return self._number_bytes_compiled(_padded_array(data), ends)[:2] if self._use_compiled([data]) else None
 
     def word_ids(self, texts: Sequence[str]) -> np.ndarray:
         if not self._use_compiled(texts):
-            return self._by_names(texts, False)[0]
-        return self._by_bytes(_utf8_array(" ".join(texts)), NO_BOUNDARIES)[0]
+            return self._find_words_reference(texts, False)[0]
+        return self._number_bytes_compiled(_utf8_array(" ".join(texts)), NO_BOUNDARIES)[0]
 
-    def _by_bytes(
-        self, data: np.ndarray, ends: np.ndarray, units: bool = False
+    def _number_bytes_compiled(
+        self, data: np.ndarray, ends: np.ndarray, with_starts: bool = False
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         from forebear.kernels.pretokens import number_words
 
-        self._compiled, *results = number_words(self._compiled, data, self._gaps, ends, with_starts=units)
+        self._compiled, *results = number_words(self._compiled, data, self._gaps, ends, with_starts=with_starts)
         return results[0], results[1], results[2]
 
-    def _find_words(self, texts: Sequence[str], units: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _find_words(self, texts: Sequence[str], with_starts: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The id of each word, their cumulative number per text, and their starts."""
-        return (self._by_loops if self._use_compiled(texts) else self._by_names)(texts, units)
+        return (self._find_words_compiled if self._use_compiled(texts) else self._find_words_reference)(
+            texts, with_starts
+        )
 
     def _use_compiled(self, texts: Sequence[str | bytes]) -> bool:
         """Whether to use compiled loops, counting these texts."""
         if self._compiled is None:
-            self._seen += sum(map(len, texts))
-            if worth_compiling(self._seen):
+            self._num_seen += sum(map(len, texts))
+            if worth_compiling(self._num_seen):
                 self._compile()
         return self._compiled is not None
 
@@ -250,11 +252,11 @@ class WhitespaceWords:
         """The words by id, from `first` on."""
         if first >= len(self):
             return []
-        return list(self._known)[first:] if self._compiled is None else self._text(first).split(" ")[:-1]
+        return list(self._ids)[first:] if self._compiled is None else self._text(first).split(" ")[:-1]
 
     def gather(self, separator: str) -> str:
         """All words in one string, with this separator."""
-        return separator.join(self._known) if self._compiled is None else self._text(0).replace(" ", separator)
+        return separator.join(self._ids) if self._compiled is None else self._text(0).replace(" ", separator)
 
     def _text(self, first: int) -> str:
         ends = self._compiled.ends
@@ -263,17 +265,17 @@ class WhitespaceWords:
     def word_lengths(self) -> tuple[np.ndarray, np.ndarray]:
         """The characters and the bytes of each word."""
         if self._compiled is None:
-            names = list(self._known)
-            return text_lengths(names), text_lengths([name.encode() for name in names])
+            words = list(self._ids)
+            return text_lengths(words), text_lengths([name.encode() for name in words])
         ends = self._compiled.ends[: len(self) + 1]
         continuation_bytes = np.flatnonzero((self._compiled.codes[: ends[-1]] & 0xC0) == 0x80)  # of UTF-8
-        sizes = np.diff(ends) - 1
-        return sizes - np.diff(np.searchsorted(continuation_bytes, ends)), sizes
+        byte_lengths = np.diff(ends) - 1
+        return byte_lengths - np.diff(np.searchsorted(continuation_bytes, ends)), byte_lengths
 
     def sorted_ids(self) -> np.ndarray:
         """The ids of all words in text order."""
         if self._compiled is None:
-            return _text_order(list(self._known))
+            return _text_order(list(self._ids))
         from forebear.kernels.jit import compile_kernel
         from forebear.kernels.pretokens import word_prefixes_kernel
 
@@ -285,60 +287,67 @@ class WhitespaceWords:
         _sort_ties(order, lambda indices: _text_order(self.texts_of(indices)), first, second)
         return order
 
-    def texts_of(self, numbers: np.ndarray) -> list[str]:
+    def texts_of(self, word_ids: np.ndarray) -> list[str]:
         if self._compiled is None:
-            words = list(self._known)
-            return [words[number] for number in numbers.tolist()]
+            words = list(self._ids)
+            return [words[word_id] for word_id in word_ids.tolist()]
         from forebear.kernels.jit import compile_kernel
         from forebear.kernels.pretokens import gather_words_kernel
 
         codes, ends = self._compiled.codes, self._compiled.ends
-        buffer = np.empty(int((ends[numbers + 1] - ends[numbers]).sum()), np.uint8)
-        compile_kernel(gather_words_kernel)(codes, ends, numbers, buffer)
+        buffer = np.empty(int((ends[word_ids + 1] - ends[word_ids]).sum()), np.uint8)
+        compile_kernel(gather_words_kernel)(codes, ends, word_ids, buffer)
         return buffer.tobytes().decode().split(" ")[:-1]
 
     def _compile(self) -> None:
-        """From now on by compiled loops; those that are known keep their numbers."""
+        """Switch to compiled loops; known pretokens keep their ids."""
         from forebear.kernels.pretokens import empty_word_table, number_words
 
         self._compiled = empty_word_table()
-        if self._known:
+        if self._ids:
             is_space = np.arange(256) == ord(" ")
-            known_words = _utf8_array(" ".join(self._known))
+            known_words = _utf8_array(" ".join(self._ids))
             self._compiled, *_ = number_words(self._compiled, known_words, is_space, NO_BOUNDARIES)
-        self._known = {}
+        self._ids = {}
 
-    def _by_loops(self, texts: Sequence[str], units: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _find_words_compiled(
+        self, texts: Sequence[str], with_starts: bool
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         data = _utf8_array("\n".join(texts))
         ends = np.append(np.flatnonzero(data == LINE_FEED), len(data))
         if not self._gaps[LINE_FEED] or len(ends) != len(texts):  # some texts contain line feeds: encoded one by one
             encoded_texts = [replace_surrogates(text).encode() for text in texts]
             data, ends = _padded_array(b" ".join(encoded_texts)), np.cumsum(text_lengths(encoded_texts) + 1)
-        numbers, upto, begins = self._by_bytes(data, ends, units)
-        if units:  # in characters
-            begins -= np.searchsorted(np.flatnonzero((data & 0xC0) == 0x80), begins)
-        return numbers, upto, begins
+        word_ids, word_ends, starts = self._number_bytes_compiled(data, ends, with_starts)
+        if with_starts:  # in characters
+            starts -= np.searchsorted(np.flatnonzero((data & 0xC0) == 0x80), starts)
+        return word_ids, word_ends, starts
 
     def _replace_gaps(self, text: str) -> str:
-        for gap in self._others:
+        for gap in self._other_gaps:
             text = text.replace(gap, " ")
         return text
 
-    def _by_names(self, texts: Sequence[str], units: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _find_words_reference(
+        self, texts: Sequence[str], with_starts: bool
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The reference implementation, by a dictionary."""
-        known = self._known
-        rows = [list(filter(None, self._replace_gaps(replace_surrogates(text)).split(" "))) for text in texts]
-        words = list(chain.from_iterable(rows))
-        word_ids = np.fromiter(map(known.get, words, repeat(-1)), np.int32, len(words))
+        known_ids = self._ids
+        words_by_text = [list(filter(None, self._replace_gaps(replace_surrogates(text)).split(" "))) for text in texts]
+        words = list(chain.from_iterable(words_by_text))
+        word_ids = np.fromiter(map(known_ids.get, words, repeat(-1)), np.int32, len(words))
         for index in np.flatnonzero(word_ids < 0).tolist():
-            word_ids[index] = known.setdefault(words[index], len(known))
-        begins = np.zeros(len(word_ids), np.int64)
-        if units:
+            word_ids[index] = known_ids.setdefault(words[index], len(known_ids))
+        starts = np.zeros(len(word_ids), np.int64)
+        if with_starts:
             text_starts = np.cumsum(text_lengths(texts) + 1) - text_lengths(texts) - 1
-            offsets = (_word_offsets(self._replace_gaps(text), row) for text, row in zip(texts, rows, strict=True))
-            begins = np.fromiter(chain.from_iterable(offsets), np.int64, len(word_ids))
-            begins += np.repeat(text_starts, text_lengths(rows))
-        return word_ids, np.cumsum(text_lengths(rows)), begins
+            offsets = (
+                _word_offsets(self._replace_gaps(text), text_words)
+                for text, text_words in zip(texts, words_by_text, strict=True)
+            )
+            starts = np.fromiter(chain.from_iterable(offsets), np.int64, len(word_ids))
+            starts += np.repeat(text_starts, text_lengths(words_by_text))
+        return word_ids, np.cumsum(text_lengths(words_by_text)), starts
 
 
 def _sort_ties(order: np.ndarray, sort: Callable[[np.ndarray], np.ndarray], *keys: np.ndarray) -> None:
@@ -354,13 +363,13 @@ def _sort_ties(order: np.ndarray, sort: Callable[[np.ndarray], np.ndarray], *key
         order[tied] = tied_order[sort(tied_order)]
 
 
-def _text_order(names: list[str]) -> np.ndarray:
-    return np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
+def _text_order(words: list[str]) -> np.ndarray:
+    return np.array(sorted(range(len(words)), key=words.__getitem__), np.int64)
 
 
-def _word_offsets(text: str, row: list[str]) -> list[int]:
+def _word_offsets(text: str, words: list[str]) -> list[int]:
     offsets, position = [], 0
-    for word in row:
+    for word in words:
         while text[position] == " ":
             position += 1
         offsets.append(position)

@@ -21,8 +21,8 @@ ACCEPTED_HINT = (
 FETCH_AGAIN = "take the file from its publisher again"
 DEFAULT_PARTS = {"added_tokens": [], "normalizer": None, "pre_tokenizer": None}
 IGNORED_PARTS = {"truncation": None, "padding": None, "post_processor": None}  # irrelevant to plain text
-LINE_END = "\n</w>"  # the only end-of-text token of GPT (2018)
-KIND_OF_MODEL = {"WordPiece": "wordpiece", "BPE": "bytepair", "WordLevel": "words", "Unigram": "unigram"}
+GPT_END_TOKEN = "\n</w>"  # the only end-of-text token of GPT (2018)
+KIND_BY_MODEL_TYPE = {"WordPiece": "wordpiece", "BPE": "bytepair", "WordLevel": "words", "Unigram": "unigram"}
 
 
 def load_tokenizer(path: str | os.PathLike[str], *, lower: bool | None = None) -> Tokenizer:
@@ -129,7 +129,7 @@ def _infer_model_type(model: dict[str, Any]) -> str:
 
 def _infer_metadata(spec: TokenizerSpec, file: Path) -> dict[str, Any]:
     model = spec["model"]
-    kind = KIND_OF_MODEL.get(model["type"])
+    kind = KIND_BY_MODEL_TYPE.get(model["type"])
     if kind is None:
         raise InputError(f"a tokenizer of unknown type {model.get('type')!r}", file=file, hint=FETCH_AGAIN)
     if kind == "bytepair" and "ByteLevel" not in json.dumps([spec["pre_tokenizer"], spec["normalizer"]]):
@@ -138,8 +138,8 @@ def _infer_metadata(spec: TokenizerSpec, file: Path) -> dict[str, Any]:
     ids = dict(vocabulary) if isinstance(vocabulary, dict) else {row[0]: i for i, row in enumerate(vocabulary)}
     ids |= {token["content"]: token["id"] for token in spec["added_tokens"]}
     roles = {role: ids[token] for role, token in _special_roles(ids).items()}
-    if kind == "merges" and LINE_END in ids:
-        roles.setdefault("end", ids[LINE_END])
+    if kind == "merges" and GPT_END_TOKEN in ids:
+        roles.setdefault("end", ids[GPT_END_TOKEN])
     return {"kind": kind, "roles": roles, "source": file.name}
 
 
@@ -160,13 +160,13 @@ def _bert_spec(file: Path, text: str, lower: bool | None) -> TokenizerSpec:
     if all(line.endswith("\r") for line in lines):
         lines = [line[:-1] for line in lines]
     tokens = _ernie_tokens(file, lines) if "\t" in lines[0] else lines
-    line_of: dict[str, int] = {}
+    line_by_token: dict[str, int] = {}
     for number, token in enumerate(tokens, 1):
-        if token in line_of:
-            message = f"the token {token!r} stands twice, first as number {line_of[token]}"
+        if token in line_by_token:
+            message = f"the token {token!r} stands twice, first as number {line_by_token[token]}"
             raise InputError(message, file=file, line=number, hint="take the vocabulary from its publisher again")
-        line_of[token] = number
-    roles = _special_roles(line_of)
+        line_by_token[token] = number
+    roles = _special_roles(line_by_token)
     if "unknown" not in roles:
         message = "no token for unknown words ([UNK]), so no BERT vocabulary"
         raise InputError(message, file=file, hint=f"add a line [UNK], or give another file: {ACCEPTED_HINT}")

@@ -26,7 +26,7 @@ from forebear.data.tokenizers.offsets import (
 from forebear.data.tokenizers.pretokens import PretokenIndex, PretokenLookup, WhitespaceWords
 from forebear.data.tokenizers.tokenizer_json import NORMALIZE_STEPS, TokenizerSpec, bert_normalizer, make_normalizer
 from forebear.data.tokenizers.word_level import WORD_GAPS, WORD_SPLITS, is_plain_word, word_pretokenizer
-from forebear.data.tokenizers.wordpiece import BERT_HAN_BLOCKS
+from forebear.data.tokenizers.wordpiece import BERT_CJK_BLOCKS
 from forebear.kernels.layout import CLASS_GAP, CLASS_RUN, CLASS_SINGLE
 
 if TYPE_CHECKING:
@@ -43,16 +43,16 @@ class PretokenRule(NamedTuple):
     """Where a text may be split: a class for each code point, and optionally further boundaries."""
 
     classes: np.ndarray  # (0x110000,) CLASS_RUN, CLASS_GAP or CLASS_SINGLE
-    extra_cuts: Callable[[np.ndarray], np.ndarray] | None = None  # code points → True where a pretoken starts
+    extra_boundaries: Callable[[np.ndarray], np.ndarray] | None = None  # code points → True where a pretoken starts
     words: WordVocabulary | None = None  # if every plain pretoken is one token
-    gaps: str = ""  # the only separators of pretokens, if the rule needs nothing else
+    separators: str = ""  # the only separators of pretokens, if the rule needs nothing else
 
 
 class WordVocabulary(NamedTuple):
     """Word → id, hidden (special) tokens, the id of unknown words, and the word split."""
 
     ids: Mapping[str, int]
-    hidden_tokens: frozenset[str]
+    special_tokens: frozenset[str]
     unk_id: int
     word_split: str
 
@@ -60,7 +60,7 @@ class WordVocabulary(NamedTuple):
         return is_plain_word(pretoken, self.word_split)
 
     def id_of(self, word: str) -> int:
-        return self.unk_id if word in self.hidden_tokens else self.ids.get(word, self.unk_id)
+        return self.unk_id if word in self.special_tokens else self.ids.get(word, self.unk_id)
 
 
 def pretoken_rule(spec: TokenizerSpec) -> PretokenRule | None:
@@ -75,7 +75,7 @@ def pretoken_rule(spec: TokenizerSpec) -> PretokenRule | None:
             return None
         # BERT splits at white space and separates punctuation and Chinese characters in any context.
         rule = _character_rule(" \t\n\r", ASCII_PUNCTUATION + "_" + CHINESE_PUNCTUATION)
-        for first, last in BERT_HAN_BLOCKS:
+        for first, last in BERT_CJK_BLOCKS:
             rule.classes[first : last + 1] = CLASS_SINGLE
         return rule
     if model["type"] == "WordLevel":
@@ -84,30 +84,30 @@ def pretoken_rule(spec: TokenizerSpec) -> PretokenRule | None:
         if word_split is None or not set(steps) <= set(NORMALIZE_STEPS) or normalizer != make_normalizer(steps):
             return None
         # Words end at spaces, line ends and separators; punctuation is separate unless a normalizer may merge it.
-        is_separate = word_split == "punctuation" and set(steps) <= {"lower"}
-        rule = _character_rule(" " + WORD_GAPS, ASCII_PUNCTUATION + CHINESE_PUNCTUATION if is_separate else "")
+        splits_punctuation = word_split == "punctuation" and set(steps) <= {"lower"}
+        rule = _character_rule(" " + WORD_GAPS, ASCII_PUNCTUATION + CHINESE_PUNCTUATION if splits_punctuation else "")
         if word_split == "spaces" and model["forebear"].get("segmenter") is None:
-            rule = rule._replace(gaps=" " + WORD_GAPS)
+            rule = rule._replace(separators=" " + WORD_GAPS)
         vocabulary, unk_token = model["vocab"], model.get("unk_token")
         if steps or unk_token not in vocabulary:
             return rule
-        hidden = frozenset({token["content"] for token in spec["added_tokens"]} | {unk_token})
-        return rule._replace(words=WordVocabulary(vocabulary, hidden, vocabulary[unk_token], word_split))
+        special_tokens = frozenset({token["content"] for token in spec["added_tokens"]} | {unk_token})
+        return rule._replace(words=WordVocabulary(vocabulary, special_tokens, vocabulary[unk_token], word_split))
     byte_level = pre_tokenizer["type"] == "ByteLevel" and pre_tokenizer.get("use_regex", True)
     if model["type"] == "BPE" and byte_level and not pre_tokenizer["add_prefix_space"] and normalizer is None:
         return PretokenRule(np.full(0x110000, CLASS_RUN, np.int8), _gpt2_boundaries)
     return None
 
 
-def _character_rule(gaps: str, single: str) -> PretokenRule:
+def _character_rule(separators: str, single_characters: str) -> PretokenRule:
     """These characters separate pretokens, or are pretokens of their own."""
     classes = np.full(0x110000, CLASS_RUN, np.int8)
-    classes[list(map(ord, gaps))] = CLASS_GAP
-    classes[list(map(ord, single))] = CLASS_SINGLE
+    classes[list(map(ord, separators))] = CLASS_GAP
+    classes[list(map(ord, single_characters))] = CLASS_SINGLE
     return PretokenRule(classes)
 
 
-SPACE, BLANK, LETTER, MARK = 1, 2, 4, 8
+SPACE, WHITESPACE, LETTER, PUNCTUATION = 1, 2, 4, 8
 
 
 @cache
@@ -116,10 +116,10 @@ def _gpt2_classes() -> np.ndarray:
     classes = np.zeros(0x110000, np.uint8)
     for code in range(0x3001):
         if chr(code).isspace() or 0x2000 <= code <= 0x200F or code == 0x180E:
-            classes[code] = BLANK
+            classes[code] = WHITESPACE
     classes[[code for code in range(128) if chr(code).isalpha()]] = LETTER
-    classes[[ord(character) for character in ASCII_PUNCTUATION]] = MARK
-    classes[ord(" ")] = SPACE | BLANK
+    classes[[ord(character) for character in ASCII_PUNCTUATION]] = PUNCTUATION
+    classes[ord(" ")] = SPACE | WHITESPACE
     return classes
 
 
@@ -128,8 +128,8 @@ def _gpt2_boundaries(codes: np.ndarray) -> np.ndarray:
     classes = _gpt2_classes().take(codes)
     current, previous = classes[1:], classes[:-1]
     is_boundary = np.zeros(len(codes), bool)
-    is_boundary[1:] = ((current & SPACE) > 0) & ((previous & BLANK) == 0)
-    is_boundary[1:] |= ((current & MARK) > 0) & ((previous & LETTER) > 0)
+    is_boundary[1:] = ((current & SPACE) > 0) & ((previous & WHITESPACE) == 0)
+    is_boundary[1:] |= ((current & PUNCTUATION) > 0) & ((previous & LETTER) > 0)
     return is_boundary
 
 
@@ -151,116 +151,128 @@ class EncodedBatch:
 class TokenCache:
     """Caches, for each pretoken, its ids, its unknown bytes, and the first and last character of each token.
 
-    `rust` returns the library's tokenizer on demand, as a large vocabulary takes time to load. `unknown` is the id of
-    unknown tokens, or an id that no token has.
+    `load_backend` returns the library's tokenizer on demand, as a large vocabulary takes time to load. `unk_id` is the
+    id of unknown tokens, or an id that no token has.
 
     Several threads may use one cache: a lock admits one at a time. A call that fails or is interrupted leaves
-    `_complete` False, and the next one starts with an empty cache.
+    `_is_consistent` False, and the next call starts with an empty cache.
     """
 
-    def __init__(self, rust: Callable[[], tokenizers.Tokenizer], rule: PretokenRule, unknown: int) -> None:
-        self._rust, self._rule, self._unknown = rust, rule, unknown
-        words = 0 if rule.words is None else len(rule.words.ids)
-        self._max_pretokens = max(MAX_PRETOKENS, words + words // 4)  # a large vocabulary is not cleared repeatedly
+    def __init__(self, load_backend: Callable[[], tokenizers.Tokenizer], rule: PretokenRule, unk_id: int) -> None:
+        self._load_backend, self._rule, self._unk_id = load_backend, rule, unk_id
+        num_words = 0 if rule.words is None else len(rule.words.ids)
+        self._max_pretokens = max(
+            MAX_PRETOKENS, num_words + num_words // 4
+        )  # a large vocabulary is not cleared repeatedly
         self._lock = threading.Lock()
         self._clear()
-        self._complete = True  # the arrays are consistent
+        self._is_consistent = True  # the arrays are consistent
 
     def _clear(self) -> None:
-        gaps = self._rule.gaps
-        self._pretokens = WhitespaceWords(gaps) if gaps else PretokenIndex(self._rule.classes)
+        separators = self._rule.separators
+        self._pretokens = WhitespaceWords(separators) if separators else PretokenIndex(self._rule.classes)
         self._are_single = True  # so far, each pretoken is one token
-        self._begins, self._lengths, self._unknown_sizes = (_GrowableArray() for _ in range(3))  # by pretoken
-        self._ids, self._first, self._last = (_GrowableArray() for _ in range(3))  # by token
+        self._token_starts, self._token_counts, self._unknown_bytes = (
+            _GrowableArray() for _ in range(3)
+        )  # by pretoken
+        self._ids, self._first_offsets, self._last_offsets = (_GrowableArray() for _ in range(3))  # by token
 
     @contextmanager
     def _hold_lock(self) -> Iterator[None]:
         """One thread at a time, with a cache that is neither full nor incomplete, as it is if the block fails."""
         with self._lock:
-            is_good, self._complete = self._complete, False
-            if not is_good or len(self._pretokens) > self._max_pretokens or self._pretokens.characters > MAX_CHARACTERS:
+            was_consistent, self._is_consistent = self._is_consistent, False
+            if (
+                not was_consistent
+                or len(self._pretokens) > self._max_pretokens
+                or self._pretokens.characters > MAX_CHARACTERS
+            ):
                 self._clear()
             yield
-            self._complete = True
+            self._is_consistent = True
 
     @property
     def is_fast(self) -> bool:
         """Whether words are found by their bytes, without splitting in Python."""
-        return bool(self._rule.gaps)
+        return bool(self._rule.separators)
 
     def preload(self, words: WhitespaceWords, ids: np.ndarray) -> None:
         """Start with these words, each of which is one token with this id."""
-        assert self._rule.gaps
+        assert self._rule.separators
         with self._hold_lock():
             self._clear()
             self._pretokens = words
-            lengths, sizes = words.word_lengths()
-            unknown = np.where(ids == self._unknown, sizes, 0)
-            first, last = np.zeros(len(ids), np.int32), np.maximum(lengths - 1, 0)
-            self._append(np.ones(len(ids), np.int32), unknown, ids, first, last)
+            char_lengths, byte_lengths = words.word_lengths()
+            unknown_sizes = np.where(ids == self._unk_id, byte_lengths, 0)
+            first, last = np.zeros(len(ids), np.int32), np.maximum(char_lengths - 1, 0)
+            self._append(np.ones(len(ids), np.int32), unknown_sizes, ids, first, last)
 
     def encode_many(
-        self, texts: Sequence[str], boundaries: np.ndarray | None = None, *, spans: bool = False
+        self, texts: Sequence[str], boundaries: np.ndarray | None = None, *, with_offsets: bool = False
     ) -> EncodedBatch:
         """Encode all texts; `boundaries` are further split positions, as offsets over all texts."""
         with self._hold_lock():
             if isinstance(self._pretokens, WhitespaceWords):
                 assert boundaries is None
-                lookup = self._pretokens.look_up_texts(texts, units=spans)
+                lookup = self._pretokens.look_up_texts(texts, with_starts=with_offsets)
             else:
-                lookup = self._pretokens.look_up_texts(texts, boundaries, self._rule.extra_cuts)
-            self._learn(lookup.new_pretokens)
-            if self._are_single and not spans:
+                lookup = self._pretokens.look_up_texts(texts, boundaries, self._rule.extra_boundaries)
+            self._add_pretokens(lookup.new_pretokens)
+            if self._are_single and not with_offsets:
                 return self._single_token_batch(lookup)
-            rows, ends = lookup.ids, lookup.ends
-            sizes = self._lengths.array[rows]
-            totals = np.concatenate(([0], np.cumsum(sizes)))
-            token_indices = np.arange(totals[-1]) + np.repeat(self._begins.array[rows] - totals[:-1], sizes)
-            counts = np.diff(totals[ends], prepend=0).astype(np.int32)
-            unknown_totals = np.concatenate(([0], np.cumsum(self._unknown_sizes.array[rows], dtype=np.int64)))
-            unknown = np.diff(unknown_totals[ends], prepend=0)
+            pretoken_ids, ends = lookup.ids, lookup.ends
+            token_counts = self._token_counts.array[pretoken_ids]
+            cumulative = np.concatenate(([0], np.cumsum(token_counts)))
+            token_indices = np.arange(cumulative[-1]) + np.repeat(
+                self._token_starts.array[pretoken_ids] - cumulative[:-1], token_counts
+            )
+            counts = np.diff(cumulative[ends], prepend=0).astype(np.int32)
+            cumulative_unknown = np.concatenate(
+                ([0], np.cumsum(self._unknown_bytes.array[pretoken_ids], dtype=np.int64))
+            )
+            unknown = np.diff(cumulative_unknown[ends], prepend=0)
             encoded = EncodedBatch(self._ids.array[token_indices].astype(np.int32), counts, unknown)
-            if not spans:
+            if not with_offsets:
                 return encoded
-            first, last = (offsets.array[token_indices] for offsets in (self._first, self._last))
-            text_positions = np.repeat(lookup.starts, sizes)
+            first, last = (offsets.array[token_indices] for offsets in (self._first_offsets, self._last_offsets))
+            text_positions = np.repeat(lookup.starts, token_counts)
             return replace(encoded, first=text_positions + first, last=text_positions + last)
 
     def encode_lines(self, data: bytes, ends: np.ndarray) -> EncodedBatch | None:
-        """Encode UTF-8 texts separated by gaps that end at `ends`; None if this is no faster."""
+        """Encode UTF-8 texts separated by gaps that end at `ends`; None where `encode_many` is needed, or as fast."""
         with self._hold_lock():
             assert isinstance(self._pretokens, WhitespaceWords)
             if (lookup := self._pretokens.look_up_bytes(data, ends)) is None:
                 return None
-            self._learn(lookup.new_pretokens)
+            self._add_pretokens(lookup.new_pretokens)
             return self._single_token_batch(lookup) if self._are_single else None
 
     def _single_token_batch(self, lookup: PretokenLookup) -> EncodedBatch:
         """The tokens of texts all of whose pretokens are one token."""
         ids, ends = self._ids.array.take(lookup.ids), lookup.ends
         unknown = np.zeros(len(ends), np.int64)
-        if (lacking := np.flatnonzero(ids == self._unknown)).size:
-            owners = np.searchsorted(ends, lacking, side="right")
-            unknown = sum_by_index(self._unknown_sizes.array[lookup.ids[lacking]], owners, len(ends))
+        if (unknown_positions := np.flatnonzero(ids == self._unk_id)).size:
+            text_indices = np.searchsorted(ends, unknown_positions, side="right")
+            unknown = sum_by_index(self._unknown_bytes.array[lookup.ids[unknown_positions]], text_indices, len(ends))
         return EncodedBatch(ids, np.diff(ends, prepend=0).astype(np.int32), unknown)
 
-    def _learn(self, pretokens: list[str]) -> None:
+    def _add_pretokens(self, pretokens: list[str]) -> None:
         """Encodes pretokens that are not in the cache, all at once."""
         if pretokens:
-            sizes, ids, offsets = self._encode_pretokens(pretokens)
-            unknown = unknown_bytes(pretokens, ids == self._unknown, sizes, offsets)
-            self._append(sizes, unknown, ids, offsets[:, 0], last_characters(offsets))
+            token_counts, ids, offsets = self._encode_pretokens(pretokens)
+            unknown = unknown_bytes(pretokens, ids == self._unk_id, token_counts, offsets)
+            self._append(token_counts, unknown, ids, offsets[:, 0], last_characters(offsets))
 
     def _append(
-        self, sizes: np.ndarray, unknown: np.ndarray, ids: np.ndarray, first: np.ndarray, last: np.ndarray
+        self, token_counts: np.ndarray, unknown: np.ndarray, ids: np.ndarray, first: np.ndarray, last: np.ndarray
     ) -> None:
-        self._begins.extend(self._ids.size + np.cumsum(sizes) - sizes)
-        self._lengths.extend(sizes)
-        self._are_single &= bool((sizes == 1).all())
-        self._unknown_sizes.extend(unknown)
+        self._token_starts.extend(self._ids.size + np.cumsum(token_counts) - token_counts)
+        self._token_counts.extend(token_counts)
+        self._are_single &= bool((token_counts == 1).all())
+        self._unknown_bytes.extend(unknown)
         self._ids.extend(ids)
-        self._first.extend(first)
-        self._last.extend(last)
+        self._first_offsets.extend(first)
+        self._last_offsets.extend(last)
 
     def _encode_pretokens(self, pretokens: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The number of tokens of each pretoken, their ids and offsets."""
@@ -268,17 +280,17 @@ class TokenCache:
         if word_vocab is not None:
             is_plain = np.fromiter(map(word_vocab.is_plain, pretokens), bool, len(pretokens))
         words, others = ([pretokens[i] for i in np.flatnonzero(mask).tolist()] for mask in (is_plain, ~is_plain))
-        encodings = self._rust().encode_batch(others, add_special_tokens=False) if others else []
-        sizes = np.ones(len(pretokens), np.int64)
-        sizes[~is_plain] = text_lengths(encodings)
-        by_token = is_plain.repeat(sizes)
-        ids, offsets = np.empty(len(by_token), np.int64), np.zeros((len(by_token), 2), np.int64)
-        ids[~by_token] = flatten_ints(encoding.ids for encoding in encodings)
-        offsets[~by_token] = token_offsets(encodings)
+        encodings = self._load_backend().encode_batch(others, add_special_tokens=False) if others else []
+        token_counts = np.ones(len(pretokens), np.int64)
+        token_counts[~is_plain] = text_lengths(encodings)
+        is_plain_token = is_plain.repeat(token_counts)
+        ids, offsets = np.empty(len(is_plain_token), np.int64), np.zeros((len(is_plain_token), 2), np.int64)
+        ids[~is_plain_token] = flatten_ints(encoding.ids for encoding in encodings)
+        offsets[~is_plain_token] = token_offsets(encodings)
         if word_vocab is not None:
-            ids[by_token] = list(map(word_vocab.id_of, words))
-            offsets[by_token, 1] = text_lengths(words)
-        return sizes, ids, offsets
+            ids[is_plain_token] = list(map(word_vocab.id_of, words))
+            offsets[is_plain_token, 1] = text_lengths(words)
+        return token_counts, ids, offsets
 
 
 class _GrowableArray:

@@ -47,13 +47,13 @@ OPENING_PUNCTUATION = set("([{$#“‘")  # no space after
 CLITICS = {"s", "t", "d", "m", "ll", "re", "ve", "em"}  # joined to the previous word by an apostrophe
 
 
-def _join_tokens(tokens: Sequence[str], is_continuation: Sequence[bool], prefix: int) -> str:
+def _join_tokens(tokens: Sequence[str], is_continuation: Sequence[bool], prefix_length: int) -> str:
     """Join words with spaces as usual in writing: none next to Chinese, none before a full stop."""
     parts: list[str] = []
     previous = ""
     for token, continues in zip(tokens, is_continuation, strict=True):
         if continues:
-            parts.append(token[prefix:])
+            parts.append(token[prefix_length:])
         else:
             is_doubled = previous == token and token in DOUBLED_PUNCTUATION
             is_attached = is_doubled or (previous in ("'", "’") and token.lower() in CLITICS)
@@ -72,8 +72,8 @@ def _join_tokens(tokens: Sequence[str], is_continuation: Sequence[bool], prefix:
 
 def _is_written_tight(character: str) -> bool:
     """Whether a character is written without spaces around it: Chinese characters, kana, wide punctuation."""
-    wide = unicodedata.east_asian_width(character) in "WF" and unicodedata.category(character)[0] == "P"
-    return wide or "\u3040" <= character <= "\u30ff" or bool(is_han(code_points(character))[0])
+    is_wide_punctuation = unicodedata.east_asian_width(character) in "WF" and unicodedata.category(character)[0] == "P"
+    return is_wide_punctuation or "\u3040" <= character <= "\u30ff" or bool(is_han(code_points(character))[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class Tokenizer:
         return encoded.ids, encoded.counts
 
     def encode_batch(
-        self, texts: Sequence[str], ends: Sequence[Sequence[int]] | None = None, *, spans: bool = False
+        self, texts: Sequence[str], ends: Sequence[Sequence[int]] | None = None, *, with_offsets: bool = False
     ) -> EncodedBatch:
         """As `encode_many`, with unknown bytes and, if `ends` has the word ends of each text, word starts.
 
@@ -159,18 +159,18 @@ class Tokenizer:
         if ends is None:
             return self._encode_counts(texts)
         if self.kind == "words":  # the given words override the tokenizer's segmenter
-            encoded = self._encode_at_boundaries(texts, [word_ends[:-1] for word_ends in ends], spans)
+            encoded = self._encode_at_boundaries(texts, [word_ends[:-1] for word_ends in ends], with_offsets)
             return replace(encoded, starts=np.ones(len(encoded.ids), bool))
         if self._cache is None or self._rarely_repeats(texts):
             encoded = self._encode_uncached(texts)
         else:
-            encoded = self._cache.encode_many(texts, self._segmenter_boundaries(texts), spans=True)
+            encoded = self._cache.encode_many(texts, self._segmenter_boundaries(texts), with_offsets=True)
         word_ids = char_word_ids(texts, ends)
         starts = np.ones(len(encoded.ids), bool)
         starts[1:] = word_ids[encoded.first[1:]] != word_ids[encoded.last[:-1]]
         starts &= ~self.continuation_mask[encoded.ids]
-        begins = np.cumsum(encoded.counts) - encoded.counts
-        starts[begins[encoded.counts > 0]] = True
+        text_starts = np.cumsum(encoded.counts) - encoded.counts
+        starts[text_starts[encoded.counts > 0]] = True
         return replace(encoded, starts=starts)
 
     def encode_lines(self, data: bytes, ends: np.ndarray) -> EncodedBatch | None:
@@ -178,7 +178,7 @@ class Tokenizer:
         return self._cache.encode_lines(data, ends) if self._cache is not None and self._cache.is_fast else None
 
     def _encode_at_boundaries(
-        self, texts: Sequence[str], word_boundaries: Sequence[Sequence[int]], spans: bool
+        self, texts: Sequence[str], word_boundaries: Sequence[Sequence[int]], with_offsets: bool
     ) -> EncodedBatch:
         """Encode texts that are split at given positions."""
         boundaries = [np.array(positions, np.int64) for positions in word_boundaries]
@@ -188,8 +188,8 @@ class Tokenizer:
             word_level.insert_separators(replace_surrogates(text), positions)
             for text, positions in zip(texts, boundaries, strict=True)
         )
-        encoded = self._cache.encode_many(list(separated), spans=spans)
-        if not spans:
+        encoded = self._cache.encode_many(list(separated), with_offsets=with_offsets)
+        if not with_offsets:
             return encoded
         separator_offsets = global_offsets(texts, word_boundaries)
         first, last = (without_separators(offsets, separator_offsets) for offsets in (encoded.first, encoded.last))
@@ -247,9 +247,11 @@ class Tokenizer:
             return None
         han_texts = [texts[index] for index in han_indices]
         ends = [self.segmenter.word_ends(text) for text in han_texts]
-        word_ends, han = global_offsets(han_texts, ends), is_han(code_points(" ".join(han_texts) + " "))
-        is_relevant = han[word_ends - 1] | han[word_ends]
-        han_starts, text_starts = (global_offsets(some, [[0]] * len(some)) for some in (han_texts, texts))
+        word_ends, is_han_char = global_offsets(han_texts, ends), is_han(code_points(" ".join(han_texts) + " "))
+        is_relevant = is_han_char[word_ends - 1] | is_han_char[word_ends]
+        han_starts, text_starts = (
+            global_offsets(selected_texts, [[0]] * len(selected_texts)) for selected_texts in (han_texts, texts)
+        )
         return (word_ends + np.repeat(text_starts[han_indices] - han_starts, text_lengths(ends)))[is_relevant]
 
     def _rarely_repeats(self, texts: Sequence[str]) -> bool:
@@ -282,7 +284,7 @@ class Tokenizer:
 
     def token_to_id(self, token: str) -> int | None:
         """The id of a token; None if it is not in the vocabulary."""
-        return self._numbers.get(token)
+        return self._token_ids.get(token)
 
     def vocabulary(self) -> list[str]:
         """All tokens in id order."""
@@ -318,8 +320,8 @@ class Tokenizer:
         samples = {"case": "A", "accents": "é", "compatibility forms": "①"}
         spaced = "a \n b"
         covered = sum(end - begin for begin, end in self.encode(spaced).spans)
-        lost_spaces = ["white space"] if covered < len(spaced) else []
-        return (*lost_spaces, *(name for name, sample in samples.items() if normalize(sample) != sample))
+        lost_whitespace = ["white space"] if covered < len(spaced) else []
+        return (*lost_whitespace, *(name for name, sample in samples.items() if normalize(sample) != sample))
 
     # -- itself
 
@@ -368,7 +370,7 @@ class Tokenizer:
         return blueprints.spec_bytes(self._spec)
 
     @cached_property
-    def _numbers(self) -> dict[str, int]:
+    def _token_ids(self) -> dict[str, int]:
         vocabulary = self._spec["model"]["vocab"]
         if isinstance(vocabulary, dict) and len(vocabulary) == self.vocab_size:
             return vocabulary
@@ -404,5 +406,5 @@ class Tokenizer:
 
     @cached_property
     def _character_table(self) -> CharacterTable | None:
-        plain = self.kind == "characters" and self._spec["normalizer"] is None and self.unk_id is not None
-        return CharacterTable(self._tokens, self.special_ids, self.unk_id or 0) if plain else None
+        is_applicable = self.kind == "characters" and self._spec["normalizer"] is None and self.unk_id is not None
+        return CharacterTable(self._tokens, self.special_ids, self.unk_id or 0) if is_applicable else None

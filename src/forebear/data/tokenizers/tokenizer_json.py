@@ -73,12 +73,12 @@ def build_tokenizer_spec(
         | {"normalized": False, "special": True}
         for i, token in sorted({(vocabulary[token], token) for token in specials.values()})
     ]
-    own_settings = {"kind": kind, "roles": roles, "version": __version__, "normalise": list(normalise)}
+    metadata = {"kind": kind, "roles": roles, "version": __version__, "normalise": list(normalise)}
     return {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
         "normalizer": normalizer or make_normalizer(normalise), "pre_tokenizer": pre_tokenizer,
         "post_processor": None, "decoder": decoder,
-        "model": {**model, "forebear": {**own_settings, **settings["facts"]}},
+        "model": {**model, "forebear": {**metadata, **settings["facts"]}},
     }  # fmt: skip
 
 
@@ -183,8 +183,8 @@ def spec_tokens(spec: TokenizerSpec, file: str | os.PathLike[str] | None = None)
     pairs.sort(key=lambda pair: pair[1])
     for expected, (token, i) in enumerate(pairs):
         if i != expected:
-            twice = f"id {i} is given twice, the second time to {token!r}"
-            message = twice if i < expected else f"no token has id {expected}"
+            duplicate_message = f"id {i} is given twice, the second time to {token!r}"
+            message = duplicate_message if i < expected else f"no token has id {expected}"
             hint = "take the vocabulary from its publisher again, or train one with `forebear tokenizer train`"
             raise InputError(f"{message}; ids must be 0, 1, 2, … without holes", file=file, hint=hint)
     return [token for token, _ in pairs]

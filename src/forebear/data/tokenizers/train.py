@@ -39,7 +39,7 @@ class TrainingSample:
             raise InputError(f"a limit of {limit} characters leaves nothing to learn from", hint="give a limit above 0")
         self._texts, self._limit, self._total = texts, limit, total
         self.num_texts = self.num_seen = self.num_taken = 0
-        self._how = "all"
+        self._strategy = "all"
 
     def __iter__(self) -> Iterator[str]:
         rate = 1.0 if self._total is None else self._limit / max(self._total, 1)
@@ -47,27 +47,27 @@ class TrainingSample:
             self.num_texts += 1
             self.num_seen += len(text)
             if rate < 1:
-                self._how = "by hash of content"
-                for begin in range(0, len(text), SAMPLE_BLOCK):
-                    block = text[begin : begin + SAMPLE_BLOCK]
+                self._strategy = "by hash of content"
+                for start in range(0, len(text), SAMPLE_BLOCK):
+                    block = text[start : start + SAMPLE_BLOCK]
                     digest = hashlib.blake2b(block.encode("utf-8", "surrogatepass"), digest_size=8).digest()
                     if not self.num_taken or int.from_bytes(digest) / (1 << 64) < rate:
                         self.num_taken += len(block)
                         yield block
                 continue
             if self._total is None and self.num_taken + len(text) > self._limit:
-                self._how = "the beginning"
+                self._strategy = "the beginning"
                 text = text[: self._limit - self.num_taken]
             self.num_taken += len(text)
             yield text
-            if self._how == "the beginning":
+            if self._strategy == "the beginning":
                 return
 
     def report(self) -> dict[str, Any]:
         """Metadata of the sample; `of` is None if the end of the text was not reached."""
-        total = None if self._how == "the beginning" else self.num_seen
+        total = None if self._strategy == "the beginning" else self.num_seen
         counts = {"characters": self.num_taken, "of": total, "texts": self.num_texts}
-        return {**counts, "sample": self._how, "limit": self._limit}
+        return {**counts, "sample": self._strategy, "limit": self._limit}
 
 
 # Size of the vocabulary (None: unlimited) and least count of an entry, where they are not given.
@@ -92,7 +92,7 @@ def train_tokenizer(
     specials: Mapping[str, str] | None = None,
     limit: int = MAX_TRAINING_CHARACTERS,
     total_characters: int | None = None,
-    once: SinglePassText | None = None,
+    single_pass: SinglePassText | None = None,
 ) -> Tokenizer:
     """Train a tokenizer of one of the four kinds; the same texts give the same file.
 
@@ -106,7 +106,7 @@ def train_tokenizer(
         specials: Role → special token; ids from 0 in this order.
         limit: Characters of a sample that is taken from longer texts.
         total_characters: Characters of the texts, if known.
-        once: Passes the texts and counts them on the way, for words that are split at spaces.
+        single_pass: Passes the texts and counts them on the way, for words that are split at spaces.
     """
     if kind not in DEFAULT_SIZES:
         raise InputError(f"no kind of tokenizer named {kind!r}", hint=f"the kinds are: {', '.join(DEFAULT_SIZES)}")
@@ -124,7 +124,7 @@ def train_tokenizer(
     sample = TrainingSample(texts, limit, total_characters)
     training = _Training(sample, size or default_size, min_count or default_count, special_tokens, tuple(normalise))
     if kind == "words":
-        tokenizer = _train_words(training, split, segmenter, once)
+        tokenizer = _train_words(training, split, segmenter, single_pass)
     elif kind == "characters":
         tokens, settings = training.order(char_level.count_characters(sample, normalise))
         tokenizer = Tokenizer(char_level.char_spec(tokens, **settings))
@@ -169,40 +169,40 @@ class _Training:
 
 
 def _train_words(
-    training: _Training, split: str, segmenter: Segmenter | str | None, once: SinglePassText | None
+    training: _Training, split: str, segmenter: Segmenter | str | None, single_pass: SinglePassText | None
 ) -> Tokenizer:
     is_given = isinstance(segmenter, Segmenter)
     used_segmenter = segmenter if is_given else None
     if segmenter == AUTO_SEGMENTER and split != "spaces":
         used_segmenter = Segmenter()
     if split == "spaces" and used_segmenter is None and not training.normalise:
-        return _train_whitespace_words(training, once)
-    assert once is None
-    counts, segmented = word_level.count_words(
+        return _train_whitespace_words(training, single_pass)
+    assert single_pass is None
+    counts, is_segmented = word_level.count_words(
         training.sample, split=split, normalise=training.normalise, segmenter=used_segmenter
     )
     tokens, settings = training.order(counts)
-    recorded_segmenter = used_segmenter if segmented or is_given else None
+    recorded_segmenter = used_segmenter if is_segmented or is_given else None
     return Tokenizer(word_level.word_tokenizer_spec(tokens, split=split, segmenter=recorded_segmenter, **settings))
 
 
-def _train_whitespace_words(training: _Training, once: SinglePassText | None) -> Tokenizer:
+def _train_whitespace_words(training: _Training, single_pass: SinglePassText | None) -> Tokenizer:
     """Train a whitespace tokenizer; the counted words fill its token cache."""
-    if once is None:
-        counted = vocabulary.WordCounts.from_texts(training.sample, " " + word_level.WORD_GAPS)
+    if single_pass is None:
+        word_counts = vocabulary.WordCounts.from_texts(training.sample, " " + word_level.WORD_GAPS)
     else:
         deque(training.sample, maxlen=0)  # exhausts the texts, which are counted on the way
-        counted = once.word_counts
-    if (split_counts := word_level.split_counts(counted)) is not None:
+        word_counts = single_pass.word_counts
+    if (split_counts := word_level.split_counts(word_counts)) is not None:
         tokens, settings = training.order(split_counts)
         return Tokenizer(word_level.word_tokenizer_spec(tokens, split="spaces", **settings))
-    tokens, ids = counted.order_by_frequency(specials=training.specials.values(), **training.limits)
-    coverage = int(counted.counts[ids >= 0].sum()) / total if (total := int(counted.counts.sum())) else 1.0
+    tokens, ids = word_counts.order_by_frequency(specials=training.specials.values(), **training.limits)
+    coverage = int(word_counts.counts[ids >= 0].sum()) / total if (total := int(word_counts.counts.sum())) else 1.0
     tokenizer = Tokenizer(word_level.word_tokenizer_spec(tokens, split="spaces", **training.settings(coverage)))
-    if once is None:
-        tokenizer.preload_cache(counted.words, ids)
+    if single_pass is None:
+        tokenizer.preload_cache(word_counts.words, ids)
     else:
-        once.ids = ids
+        single_pass.ids = ids
     return tokenizer
 
 
@@ -232,13 +232,14 @@ def missing_words(tokenizer: Tokenizer, texts: Sequence[str], min_count: int) ->
 
 
 def extend_vocabulary(
-    tokenizer: Tokenizer, words: Iterable[str], *, found: bool = False, segmenter: Segmenter | None = None
+    tokenizer: Tokenizer, words: Iterable[str], *, are_from_text: bool = False, segmenter: Segmenter | None = None
 ) -> tuple[Tokenizer, dict[str, list[int]]]:
     """The tokenizer with these words appended, and for each new one the ids of the pieces that encoded it before.
 
     Tokens stay as they are. InputError for a word that pre-tokenization splits (at a space, or between two Chinese
-    characters), as it would never be looked up; words that were `found` in a text by such a tokenizer are accepted even
-    if the segmenter splits them in isolation. With the first Chinese words, `segmenter` becomes the tokenizer's own.
+    characters), as it would never be looked up; words that `are_from_text`, found by such a tokenizer, are accepted
+    even if the segmenter splits them in isolation. With the first Chinese words, `segmenter` becomes the tokenizer's
+    own.
     """
     words = list(words)
     if not words:
@@ -262,7 +263,7 @@ def extend_vocabulary(
     if segmenter is not None and lacks_segmenter and any(map(has_han, new_words)):
         spec["model"]["forebear"]["segmenter"] = segmenter_spec(segmenter)
     extended = Tokenizer(spec) if new_words else tokenizer
-    for word in () if found else new_words:
+    for word in () if are_from_text else new_words:
         if len(extended.encode(word).ids) != 1:
             message = f"{word!r} is cut by the segmenter before the vocabulary is asked"
             raise InputError(message, hint="add words as the segmenter finds them, or leave it out")

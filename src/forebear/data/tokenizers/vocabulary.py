@@ -96,14 +96,14 @@ class WordCounts:
         alphabetical = self.words.sorted_ids()
         order = alphabetical[np.argsort(-self.counts[alphabetical], kind="stable")]
         order = order[self.counts[order] >= min_count][: None if max_words is None else max_words + len(special_tokens)]
-        names, joined = self.words.texts_of(order), f" {self.words.gather(' ')} "
+        words, joined = self.words.texts_of(order), f" {self.words.gather(' ')} "
         if clashes := {special for special in special_tokens if f" {special} " in joined}:
-            clash_positions = [index for index, name in enumerate(names) if name in clashes]
-            order, names = np.delete(order, clash_positions), [name for name in names if name not in clashes]
-        order, names = order[:max_words], names[:max_words]
+            clash_positions = [index for index, name in enumerate(words) if name in clashes]
+            order, words = np.delete(order, clash_positions), [name for name in words if name not in clashes]
+        order, words = order[:max_words], words[:max_words]
         ids = np.full(len(self.counts), -1, np.int32)
         ids[order] = np.arange(len(special_tokens), len(special_tokens) + len(order))
-        return special_tokens + names, ids
+        return special_tokens + words, ids
 
 
 def order_vocabulary(
@@ -119,11 +119,11 @@ def order_vocabulary(
 
 def _reserve_special_tokens(specials: Iterable[str], size: int | None) -> tuple[list[str], int | None]:
     """The special tokens, and how many further entries fit; None: unlimited."""
-    first = list(dict.fromkeys(specials))
-    if size is not None and size <= len(first):
-        message = f"a vocabulary of {size} has no room beside its {len(first)} special tokens"
-        raise InputError(message, hint=f"ask for a size above {len(first)}")
-    return first, None if size is None else size - len(first)
+    special_tokens = list(dict.fromkeys(specials))
+    if size is not None and size <= len(special_tokens):
+        message = f"a vocabulary of {size} has no room beside its {len(special_tokens)} special tokens"
+        raise InputError(message, hint=f"ask for a size above {len(special_tokens)}")
+    return special_tokens, None if size is None else size - len(special_tokens)
 
 
 def coverage(counts: Mapping[str, int], vocabulary: Iterable[str]) -> float:

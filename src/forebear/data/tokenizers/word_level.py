@@ -56,8 +56,8 @@ def segment_boundaries(text: str, segmenter: Segmenter | None) -> np.ndarray:
     if segmenter is None or not has_han(text):
         return np.zeros(0, np.int64)
     word_ends = np.array(segmenter.word_ends(text), np.int64)[:-1]
-    han = is_han(code_points(text))
-    return word_ends[han[word_ends - 1] | han[word_ends]]
+    is_han_char = is_han(code_points(text))
+    return word_ends[is_han_char[word_ends - 1] | is_han_char[word_ends]]
 
 
 def split_at(text: str, boundaries: np.ndarray) -> list[str]:
@@ -73,19 +73,19 @@ def count_words(
     texts: Iterable[str], *, split: str, normalise: Sequence[str], segmenter: Segmenter | None
 ) -> tuple[Counter[str], bool]:
     """Count words; also whether the segmenter split anything."""
-    segmented, split_pretoken = False, _pretoken_splitter(split, normalise)
+    is_segmented, split_pretoken = False, _pretoken_splitter(split, normalise)
 
     def spaced_texts() -> Iterator[str]:
-        nonlocal segmented
+        nonlocal is_segmented
         for text in map(replace_surrogates, texts):
             boundaries = segment_boundaries(text, segmenter)
-            segmented = segmented or len(boundaries) > 0
+            is_segmented = is_segmented or len(boundaries) > 0
             text = insert_separators(text, boundaries)
             for gap in WORD_GAPS:
                 text = text.replace(gap, " ")
             yield text
 
-    return vocabulary.count_pieces(spaced_texts(), split_pretoken), segmented
+    return vocabulary.count_pieces(spaced_texts(), split_pretoken), is_segmented
 
 
 def _pretoken_splitter(split: str, normalise: Sequence[str]) -> Callable[[str], Sequence[str]]:

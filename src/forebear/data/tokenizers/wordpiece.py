@@ -20,25 +20,25 @@ from forebear.data.tokenizers.tokenizer_json import (
 )
 from forebear.data.unicode import replace_surrogates
 
-PREFIX = "##"  # prefix of continuation pieces
-WORDS_PER_LINE = 8192
+CONTINUATION_PREFIX = "##"  # prefix of continuation pieces
+MAX_REPEATS_PER_STRING = 8192
 MAX_WORD_LENGTH = 100  # characters of a word; a longer one is unknown, as in BERT
 
 # The Chinese characters that BERT separates.
-BERT_HAN_BLOCKS = (
+BERT_CJK_BLOCKS = (
     (0x3400, 0x4DBF),
     (0x4E00, 0x9FFF),
     (0xF900, 0xFAFF),
     (0x20000, 0x2A6DF),
     (0x2A700, 0x2B81F),
-    (0x2B920, 0x2CEAF),  # BERT's paper code says 2B820; its fast twin, from which vocabularies now come, 2B920
+    (0x2B920, 0x2CEAF),  # BERT's paper code says 2B820; its fast version, from which vocabularies now come, 2B920
     (0x2F800, 0x2FA1F),
 )
-BERT_HAN_CLASS = "".join(f"{chr(first)}-{chr(last)}" for first, last in BERT_HAN_BLOCKS)  # for the [ ] of a pattern
-_HAN_OR_NOT = re.compile(f"[{BERT_HAN_CLASS}]|[^{BERT_HAN_CLASS}]+")
+BERT_CJK_CLASS = "".join(f"{chr(first)}-{chr(last)}" for first, last in BERT_CJK_BLOCKS)  # for the [ ] of a pattern
+_CJK_OR_OTHER = re.compile(f"[{BERT_CJK_CLASS}]|[^{BERT_CJK_CLASS}]+")
 
 
-def normalizer(*, lower: bool, normalise: Sequence[str]) -> dict[str, Any]:
+def make_wordpiece_normalizer(*, lower: bool, normalise: Sequence[str]) -> dict[str, Any]:
     """BERT's normalizer after the named steps; lowercasing also strips accents, as in BERT."""
     steps = [make_normalizer((step,)) for step in normalise if step != "lower"]
     basic = bert_normalizer(lower=lower)
@@ -47,9 +47,11 @@ def normalizer(*, lower: bool, normalise: Sequence[str]) -> dict[str, Any]:
 
 def count_wordpiece_words(texts: Iterable[str], *, lower: bool, normalise: Sequence[str]) -> Counter[str]:
     """Count words; a Chinese character is a word."""
-    _, split_pretokens = preprocessing_steps(normalizer(lower=lower, normalise=normalise), {"type": "BertPreTokenizer"})
+    _, split_pretokens = preprocessing_steps(
+        make_wordpiece_normalizer(lower=lower, normalise=normalise), {"type": "BertPreTokenizer"}
+    )
     # With spaces between them, each Chinese character is one pretoken, instead of each sentence.
-    separated = (" ".join(_HAN_OR_NOT.findall(replace_surrogates(text))) for text in texts)
+    separated = (" ".join(_CJK_OR_OTHER.findall(replace_surrogates(text))) for text in texts)
     return vocabulary.count_pieces(separated, split_pretokens)
 
 
@@ -65,27 +67,30 @@ def train_wordpiece(counts: Mapping[str, int], *, size: int, min_count: int, spe
     alphabet = _alphabet(counts, max_pieces=size - len(special_tokens))
     if not alphabet:
         return special_tokens
-    known_characters = set(alphabet)
+    alphabet_set = set(alphabet)
     words = {
         word: count
         for word, count in counts.items()
-        if len(word) <= MAX_WORD_LENGTH and known_characters.issuperset([word[0], *map(PREFIX.__add__, word[1:])])
+        if len(word) <= MAX_WORD_LENGTH
+        and alphabet_set.issuperset([word[0], *map(CONTINUATION_PREFIX.__add__, word[1:])])
     }
-    single = sorted(piece for piece in alphabet if len(piece) == 1)
-    continuing = sorted(piece for piece in alphabet if len(piece) > 1)
+    initial_chars = sorted(piece for piece in alphabet if len(piece) == 1)
+    continuation_chars = sorted(piece for piece in alphabet if len(piece) > 1)
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
         min_frequency=min_count,
-        special_tokens=[*special_tokens, *single, *continuing],
-        continuing_subword_prefix=PREFIX,
+        special_tokens=[*special_tokens, *initial_chars, *continuation_chars],
+        continuing_subword_prefix=CONTINUATION_PREFIX,
         show_progress=False,
     )
-    tokenizer = Tokenizer(models.WordPiece(unk_token=specials["unknown"], continuing_subword_prefix=PREFIX))
+    tokenizer = Tokenizer(
+        models.WordPiece(unk_token=specials["unknown"], continuing_subword_prefix=CONTINUATION_PREFIX)
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     repeated = (  # by its count, many per string: the trainer takes no counts
-        " ".join(repeat(word, min(WORDS_PER_LINE, count - start)))
+        " ".join(repeat(word, min(MAX_REPEATS_PER_STRING, count - start)))
         for word, count in words.items()
-        for start in range(0, count, WORDS_PER_LINE)
+        for start in range(0, count, MAX_REPEATS_PER_STRING)
     )
     tokenizer.train_from_iterator(repeated, trainer)
     vocab = json.loads(tokenizer.to_str())["model"]["vocab"]
@@ -97,13 +102,13 @@ def _alphabet(counts: Mapping[str, int], *, max_pieces: int) -> list[str]:
 
     Rare ones are included, as a missing character makes every word with it unknown.
     """
-    counts_of_pieces: Counter[str] = Counter()
+    piece_counts: Counter[str] = Counter()
     for word, count in counts.items():
         if len(word) <= MAX_WORD_LENGTH:
-            counts_of_pieces[word[0]] += count
+            piece_counts[word[0]] += count
             for character in word[1:]:
-                counts_of_pieces[PREFIX + character] += count
-    return vocabulary.order_vocabulary(counts_of_pieces, specials=(), size=max(max_pieces, 1), min_count=1)
+                piece_counts[CONTINUATION_PREFIX + character] += count
+    return vocabulary.order_vocabulary(piece_counts, specials=(), size=max(max_pieces, 1), min_count=1)
 
 
 def wordpiece_spec(tokens: Sequence[str], *, lower: bool, **settings: Unpack[SpecSettings]) -> TokenizerSpec:
@@ -112,15 +117,15 @@ def wordpiece_spec(tokens: Sequence[str], *, lower: bool, **settings: Unpack[Spe
     model = {
         "type": "WordPiece",
         "unk_token": settings["specials"].get("unknown"),
-        "continuing_subword_prefix": PREFIX,
+        "continuing_subword_prefix": CONTINUATION_PREFIX,
         "max_input_chars_per_word": MAX_WORD_LENGTH,
         "vocab": {token: i for i, token in enumerate(tokens)},
     }
     return build_tokenizer_spec(
         model,
         kind="wordpiece",
-        normalizer=normalizer(lower=lower, normalise=settings.get("normalise", ())),
+        normalizer=make_wordpiece_normalizer(lower=lower, normalise=settings.get("normalise", ())),
         pre_tokenizer={"type": "BertPreTokenizer"},
-        decoder={"type": "WordPiece", "prefix": PREFIX, "cleanup": True},
+        decoder={"type": "WordPiece", "prefix": CONTINUATION_PREFIX, "cleanup": True},
         **settings,
     )

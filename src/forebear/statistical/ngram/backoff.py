@@ -17,7 +17,7 @@ PROBABILITY_TOLERANCE = 1e-6  # by which rounding may make a share exceed 1
 
 @dataclass(frozen=True, eq=False)
 class BackoffTable:
-    """Natural logarithms, float32, for each length. The fast twin, for many n-grams, is `NgramStore`.
+    """Natural logarithms, float32, for each length. `NgramStore` is faster for many n-grams.
 
     log_probs         log P(last token given the others) of each n-gram
     backoffs          log back-off weight of each n-gram below the highest order
@@ -30,10 +30,12 @@ class BackoffTable:
     uniform_log_prob: np.ndarray | None = None
 
     @classmethod
-    def from_levels(cls, ngrams: NgramIndex, levels: LogProbLevels, even: np.ndarray | None = None) -> BackoffTable:
+    def from_levels(
+        cls, ngrams: NgramIndex, levels: LogProbLevels, uniform_log_prob: np.ndarray | None = None
+    ) -> BackoffTable:
         """From smoothed levels."""
-        logs, backoffs = zip(*levels, strict=True)
-        return cls(ngrams, logs, backoffs[1:], even)
+        log_probs, backoffs = zip(*levels, strict=True)
+        return cls(ngrams, log_probs, backoffs[1:], uniform_log_prob)
 
     def levels(self) -> LogProbLevels:
         """The model, level by level."""
@@ -51,19 +53,19 @@ class BackoffTable:
         the length of the longest n-gram that is present and ends at each token.
         """
         order, max_context = self.ngrams.order, _context_lengths(tokens, lengths, end)
-        numbers = self.ngrams.match_text(tokens, max_context, order)
+        ngram_ids = self.ngrams.match_text(tokens, max_context, order)
         log_probs = self.log_probs[0][tokens].astype(np.float64)
         if matched is not None:
             matched[:] = 1
         for n in range(2, order + 1):
             eligible = np.flatnonzero(max_context >= n - 1)
-            context_ids, ngram_ids = numbers[n - 2][eligible - 1], numbers[n - 1][eligible]
+            context_ids, present_ids = ngram_ids[n - 2][eligible - 1], ngram_ids[n - 1][eligible]
             lower, is_known = log_probs[eligible], context_ids >= 0
             if self.uniform_log_prob is not None:
                 lower[is_known] = self.uniform_log_prob[tokens[eligible[is_known]]]
             lower[is_known] += self.backoffs[n - 2][context_ids[is_known]]
-            is_listed = ngram_ids >= 0
-            lower[is_listed] = self.log_probs[n - 1][ngram_ids[is_listed]]
+            is_listed = present_ids >= 0
+            lower[is_listed] = self.log_probs[n - 1][present_ids[is_listed]]
             log_probs[eligible] = lower
             if matched is not None:
                 matched[eligible[is_listed]] = n
@@ -71,35 +73,39 @@ class BackoffTable:
 
     def lookup(self, tokens: np.ndarray) -> tuple[float, float] | None:
         """log P of an n-gram's last token and its back-off (0 for the highest order); None: it is not present."""
-        n, number = len(tokens), self.ngrams.index_of(tokens)
-        if number < 0:
+        n, ngram_id = len(tokens), self.ngrams.index_of(tokens)
+        if ngram_id < 0:
             return None
-        backoff = self.backoffs[n - 1][number] if n < self.ngrams.order else 0.0
-        return float(self.log_probs[n - 1][number]), float(backoff)
+        backoff = self.backoffs[n - 1][ngram_id] if n < self.ngrams.order else 0.0
+        return float(self.log_probs[n - 1][ngram_id]), float(backoff)
 
     def next_log_probs(self, context: np.ndarray, log_probs: np.ndarray) -> None:
         """Write log P of every token after this context, of fewer tokens than the order, into `log_probs` (V,)."""
         log_probs[:] = self.log_probs[0]
         for n in range(1, len(context) + 1):
-            number = self.ngrams.index_of(context[len(context) - n :])
-            if number < 0:
+            ngram_id = self.ngrams.index_of(context[len(context) - n :])
+            if ngram_id < 0:
                 break
             if self.uniform_log_prob is not None:
                 log_probs[:] = self.uniform_log_prob
-            log_probs += self.backoffs[n - 1][number]
-            continuations = self.ngrams.continuation_range(n, number)
+            log_probs += self.backoffs[n - 1][ngram_id]
+            continuations = self.ngrams.continuation_range(n, ngram_id)
             log_probs[self.ngrams.words[n - 1][continuations]] = self.log_probs[n][continuations]
 
     @classmethod
     def from_model(
-        cls, ngrams: Sequence[np.ndarray], logs: Sequence[np.ndarray], backoffs: Sequence[np.ndarray], vocabulary: int
+        cls,
+        ngrams: Sequence[np.ndarray],
+        log_probs: Sequence[np.ndarray],
+        backoffs: Sequence[np.ndarray],
+        vocabulary: int,
     ) -> BackoffTable:
         """From n-grams (size, n) for n = 1, 2, …; a token that is not among them gets probability 0.
 
         Pruning may have left `a b c` without `b c`: then `b c` is added with its backed-off probability, as KenLM does,
         because n-grams are looked up from the shortest to the longest.
         """
-        table = cls._from_listed(ngrams, logs, backoffs, vocabulary)
+        table = cls._from_listed(ngrams, log_probs, backoffs, vocabulary)
         missing = table.ngrams.missing_suffixes()
         if not any(map(len, missing)):
             return table
@@ -109,27 +115,31 @@ class BackoffTable:
             missing_log_probs.append(scores.reshape(rows.shape)[:, -1].astype(np.float32))
         return cls._from_listed(
             [np.concatenate(pair) for pair in zip(ngrams, missing, strict=True)],
-            [np.concatenate(pair) for pair in zip(logs, missing_log_probs, strict=True)],
+            [np.concatenate(pair) for pair in zip(log_probs, missing_log_probs, strict=True)],
             [np.concatenate(pair) for pair in zip(backoffs, missing_backoffs, strict=False)],
             vocabulary,
         )
 
     @classmethod
     def _from_listed(
-        cls, ngrams: Sequence[np.ndarray], logs: Sequence[np.ndarray], backoffs: Sequence[np.ndarray], vocabulary: int
+        cls,
+        ngrams: Sequence[np.ndarray],
+        log_probs: Sequence[np.ndarray],
+        backoffs: Sequence[np.ndarray],
+        vocabulary: int,
     ) -> BackoffTable:
-        index, numbers = NgramIndex.from_rows(ngrams[1:], vocabulary)
-        numbers = [ngrams[0][:, 0], *numbers]
+        index, ngram_ids = NgramIndex.from_rows(ngrams[1:], vocabulary)
+        ngram_ids = [ngrams[0][:, 0], *ngram_ids]
 
         def place_values(n: int, values: np.ndarray, default: float) -> np.ndarray:
-            placed = np.full(index.count(n), default, np.float32)
-            placed[numbers[n - 1]] = values
-            return placed
+            result = np.full(index.count(n), default, np.float32)
+            result[ngram_ids[n - 1]] = values
+            return result
 
         lengths = range(1, index.order + 1)
         return cls(
             index,
-            tuple(place_values(n, logs[n - 1], -np.inf) for n in lengths),
+            tuple(place_values(n, log_probs[n - 1], -np.inf) for n in lengths),
             tuple(place_values(n, backoffs[n - 1], 0.0) for n in lengths[:-1]),
         )
 

@@ -24,7 +24,9 @@ from forebear.statistical.array_pool import (
 )
 
 ABSENT = -1  # the number of an n-gram that is not there
-BLOCK_NGRAMS = 1 << 18  # n-grams of more than one token; of fewer, numpy is ready before compiled loops are loaded
+MIN_COMPILED_NGRAMS = (
+    1 << 18
+)  # n-grams of more than one token; of fewer, numpy is ready before compiled loops are loaded
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,26 +78,26 @@ class NgramIndex:
         """(size, n) the n-grams written out."""
         rows = np.empty((self.count(n), n), np.int32)
         rows[:, n - 1] = self.last_tokens(n)
-        numbers = self.prefixes(n)
+        ngram_ids = self.prefixes(n)
         for length in range(n - 1, 0, -1):
-            rows[:, length - 1] = self.last_tokens(length)[numbers]
-            numbers = self.prefixes(length)[numbers] if length > 1 else numbers
+            rows[:, length - 1] = self.last_tokens(length)[ngram_ids]
+            ngram_ids = self.prefixes(length)[ngram_ids] if length > 1 else ngram_ids
         return rows
 
     def index_of(self, tokens: Sequence[int] | np.ndarray) -> int:
         """The number of one n-gram, or ABSENT."""
-        number = int(tokens[0])
+        ngram_id = int(tokens[0])
         for n, token in enumerate(np.asarray(tokens)[1:].tolist(), start=2):
-            span = self.continuation_range(n - 1, number)
+            span = self.continuation_range(n - 1, ngram_id)
             position = span.start + int(np.searchsorted(self.words[n - 2][span], token))
             if position == span.stop or self.words[n - 2][position] != token:
                 return ABSENT
-            number = position
-        return number
+            ngram_id = position
+        return ngram_id
 
-    def continuation_range(self, n: int, number: int) -> slice:
+    def continuation_range(self, n: int, ngram_id: int) -> slice:
         """The numbers of the n-grams of n + 1 tokens that go on with this one of n."""
-        begin, end = self.continuation_starts(n)[number : number + 2].tolist()
+        begin, end = self.continuation_starts(n)[ngram_id : ngram_id + 2].tolist()
         return slice(begin, end)
 
     def find_many(self, n: int, prefixes: np.ndarray, words: np.ndarray) -> np.ndarray:
@@ -110,7 +112,7 @@ class NgramIndex:
     def suffixes(self, pool: ArrayPool = UNBOUNDED_POOL) -> list[np.ndarray]:
         """For each length, the number of each n-gram without its first token."""
         suffix_ids = [np.zeros(self.vocabulary, np.int64), *self.words[:1]]
-        is_large = sum(map(len, self.words)) > BLOCK_NGRAMS
+        is_large = sum(map(len, self.words)) > MIN_COMPILED_NGRAMS
         for n in range(3, self.order + 1):
             if is_large:
                 suffix_ids.append(self._suffixes(n, suffix_ids[-1], pool))
@@ -125,10 +127,10 @@ class NgramIndex:
             rows, orphans = missing[n][:, 1:], np.flatnonzero(suffixes[n] == ABSENT)
             if len(orphans):
                 rows = np.concatenate((rows, self.to_rows(n + 1)[orphans, 1:]))
-            numbers = rows[:, 0].astype(np.int64)
+            ngram_ids = rows[:, 0].astype(np.int64)
             for length in range(2, n + 1):
-                numbers = self.find_many(length, numbers, rows[:, length - 1].astype(np.int64))
-            missing[n - 1] = np.unique(rows[numbers == ABSENT], axis=0)
+                ngram_ids = self.find_many(length, ngram_ids, rows[:, length - 1].astype(np.int64))
+            missing[n - 1] = np.unique(rows[ngram_ids == ABSENT], axis=0)
         return missing
 
     def _suffixes(self, n: int, shorter_suffixes: np.ndarray, pool: ArrayPool = UNBOUNDED_POOL) -> np.ndarray:
@@ -146,10 +148,10 @@ class NgramIndex:
         """For each length up to `max_order`, the number of the n-gram that ends at each token, or ABSENT."""
         matches = [tokens]
         for n in range(2, max_order + 1):
-            numbers = np.full(len(tokens), ABSENT)
+            ngram_ids = np.full(len(tokens), ABSENT)
             eligible = np.flatnonzero(max_context >= n - 1)
-            numbers[eligible] = self.find_many(n, matches[-1][eligible - 1], tokens[eligible])
-            matches.append(numbers)
+            ngram_ids[eligible] = self.find_many(n, matches[-1][eligible - 1], tokens[eligible])
+            matches.append(ngram_ids)
         return matches
 
     def storage_layout(self) -> dict[str, tuple[np.ndarray, Any]]:
@@ -194,7 +196,7 @@ class NgramIndex:
     def from_rows(cls, ngrams: Sequence[np.ndarray], vocabulary: int) -> tuple[NgramIndex, list[np.ndarray]]:
         """From n-grams (size, n) for n = 2, 3, …, whose prefixes must be among them; and the number of each n-gram."""
         index = cls(vocabulary, (), ())
-        numbers_by_length: list[np.ndarray] = []
+        ids_by_length: list[np.ndarray] = []
         level: list[np.ndarray] = []
         for n, rows in enumerate(ngrams, start=2):
             prefixes = rows[:, 0].astype(np.int64)
@@ -203,13 +205,13 @@ class NgramIndex:
             if (prefixes < 0).any():
                 row = rows[int(np.argmax(prefixes < 0))].tolist()
                 raise ForebearError(f"the n-gram {row} has no entry for its first {n - 1} tokens")
-            keys, numbers = np.unique(prefixes * vocabulary + rows[:, -1], return_inverse=True)
+            keys, ngram_ids = np.unique(prefixes * vocabulary + rows[:, -1], return_inverse=True)
             if len(keys) < len(rows):
                 raise ForebearError(f"an n-gram of {n} tokens is there twice")
             level.append(keys)
             index = cls.from_sorted_keys(vocabulary, level)
-            numbers_by_length.append(numbers)
-        return index, numbers_by_length
+            ids_by_length.append(ngram_ids)
+        return index, ids_by_length
 
 
 def load_array(arrays: Mapping[str, np.ndarray], name: str, size: int) -> np.ndarray:
@@ -226,7 +228,7 @@ def corrupt_error(name: str, problem: str) -> ForebearError:
 
 # --- Counts ---
 
-MERGE_BLOCK = 1 << 20  # n-grams of two parts that are joined at once
+MERGED_NGRAMS_PER_BLOCK = 1 << 20  # n-grams of two parts that are joined at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,7 +275,9 @@ class NgramCounts:
     def storage_layout(self) -> dict[str, tuple[np.ndarray, Any]]:
         """All arrays by name, and the narrowest types for them."""
         layout = self.ngrams.storage_layout()
-        return layout | {f"counts.{n}": (times, narrowest_dtype(times)) for n, times in enumerate(self.counts, start=1)}
+        return layout | {
+            f"counts.{n}": (counts, narrowest_dtype(counts)) for n, counts in enumerate(self.counts, start=1)
+        }
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {name: array.astype(kind) for name, (array, kind) in self.storage_layout().items()}
@@ -281,12 +285,12 @@ class NgramCounts:
     @classmethod
     def load(cls, arrays: Mapping[str, np.ndarray], *, vocabulary: int, order: int) -> NgramCounts:
         ngrams = NgramIndex.load(arrays, vocabulary=vocabulary, order=order)
-        single = load_array(arrays, "counts.1", ngrams.count(1)).astype(np.int64)
-        times = [narrow_ints(load_array(arrays, f"counts.{n}", ngrams.count(n))) for n in range(2, order + 1)]
-        for n, counts in enumerate(times, start=2):
+        unigram_counts = load_array(arrays, "counts.1", ngrams.count(1)).astype(np.int64)
+        longer_counts = [narrow_ints(load_array(arrays, f"counts.{n}", ngrams.count(n))) for n in range(2, order + 1)]
+        for n, counts in enumerate(longer_counts, start=2):
             if not counts.all():
                 raise corrupt_error(f"counts.{n}", "says that an n-gram occurs not at all")
-        return cls(ngrams, (single, *times))
+        return cls(ngrams, (unigram_counts, *longer_counts))
 
 
 def add_borders(
@@ -299,19 +303,19 @@ def add_borders(
     """
     from forebear.kernels.ngram_counts import TEXT_BORDER, add_borders_kernel
 
-    if len(tokens) > BLOCK_NGRAMS:
+    if len(tokens) > MIN_COMPILED_NGRAMS:
         return int(compile_kernel(add_borders_kernel)(tokens, lengths, targets, end, allowed, text))
-    lasts = np.cumsum(lengths) - 1
-    expected, is_first = np.roll(tokens, -1), np.zeros(len(tokens), bool)
-    expected[lasts] = end
-    is_first[lasts + 1 - lengths] = True
-    if not np.array_equal(expected, targets) or not np.array_equal(np.asarray(tokens) == end, is_first):
+    last_positions = np.cumsum(lengths) - 1
+    expected_targets, is_first = np.roll(tokens, -1), np.zeros(len(tokens), bool)
+    expected_targets[last_positions] = end
+    is_first[last_positions + 1 - lengths] = True
+    if not np.array_equal(expected_targets, targets) or not np.array_equal(np.asarray(tokens) == end, is_first):
         return len(tokens)
     is_valid = (targets >= 0) & (targets < len(allowed))
     is_valid[is_valid] = allowed[targets[is_valid]]
     if not is_valid.all():
         return int(np.argmin(is_valid))
-    ends = lasts + 1 + 2 * np.arange(1, len(lengths) + 1)  # after the border of each row
+    ends = last_positions + 1 + 2 * np.arange(1, len(lengths) + 1)  # after the border of each row
     is_token = np.ones(len(text), bool)
     is_token[ends - 1], is_token[ends - 2] = False, False
     text[ends - 1], text[ends - 2], text[is_token] = TEXT_BORDER, end, tokens
@@ -322,16 +326,18 @@ def count_ngrams(text: np.ndarray, *, vocabulary: int, order: int, threads: int 
     """The counts of a text of rows and borders, which is consumed; the first token of each row is only context."""
     from forebear.kernels.ngram_counts import TEXT_BORDER, ngram_levels, ngram_levels_reference, unigram_counts_kernel
 
-    if len(text) * order > BLOCK_NGRAMS:
-        times = compile_kernel(unigram_counts_kernel)(text, np.zeros(vocabulary, np.int64))
+    if len(text) * order > MIN_COMPILED_NGRAMS:
+        unigram_counts = compile_kernel(unigram_counts_kernel)(text, np.zeros(vocabulary, np.int64))
         levels = ngram_levels(text, vocabulary, order, threads)
     else:
-        predicted = (text != TEXT_BORDER) & (np.concatenate(([TEXT_BORDER], text[:-1])) != TEXT_BORDER)
-        times = np.bincount(text[predicted], minlength=vocabulary)
+        is_predicted = (text != TEXT_BORDER) & (np.concatenate(([TEXT_BORDER], text[:-1])) != TEXT_BORDER)
+        unigram_counts = np.bincount(text[is_predicted], minlength=vocabulary)
         levels = ngram_levels_reference(text, vocabulary, order)
     words, counts, continuations, suffixes = zip(*levels, strict=True) if levels else ((),) * 4
     no_suffixes = np.zeros(vocabulary, np.int32)
-    return NgramCounts(NgramIndex(vocabulary, words, continuations), (times, *counts), [no_suffixes, *suffixes])
+    return NgramCounts(
+        NgramIndex(vocabulary, words, continuations), (unigram_counts, *counts), [no_suffixes, *suffixes]
+    )
 
 
 def merge_counts(parts: Sequence[NgramCounts], folder: Path | None = None) -> NgramCounts:
@@ -344,7 +350,7 @@ def merge_counts(parts: Sequence[NgramCounts], folder: Path | None = None) -> Ng
 
 
 def _merge_pair(left: NgramCounts, right: NgramCounts, folder: Path | None) -> NgramCounts:
-    if folder is None and left.size + right.size <= BLOCK_NGRAMS:
+    if folder is None and left.size + right.size <= MIN_COMPILED_NGRAMS:
         return _merge_pair_reference(left, right)
     from forebear.kernels.ngram_counts import merge_counts_kernel
 
@@ -352,9 +358,9 @@ def _merge_pair(left: NgramCounts, right: NgramCounts, folder: Path | None) -> N
     unigram_counts = left.counts[0].astype(np.int64) + right.counts[0]
     count_dtype = np.int32 if int(unigram_counts.sum()) <= np.iinfo(np.int32).max else np.int64
     sources = np.full(vocabulary, 3, np.uint8)
-    words, continuations, times = [], [], [unigram_counts]
-    buffer_size, dtypes = max(MERGE_BLOCK, 2 * vocabulary), (np.int32, count_dtype, np.uint8)
-    buffers = [*(np.empty(buffer_size, dtype) for dtype in dtypes), np.empty(MERGE_BLOCK, np.int32)]
+    words, continuations, merged_counts = [], [], [unigram_counts]
+    buffer_size, dtypes = max(MERGED_NGRAMS_PER_BLOCK, 2 * vocabulary), (np.int32, count_dtype, np.uint8)
+    buffers = [*(np.empty(buffer_size, dtype) for dtype in dtypes), np.empty(MERGED_NGRAMS_PER_BLOCK, np.int32)]
     for n in range(2, order + 1):
         outputs = [SpillArray(dtype, folder) for dtype in (*dtypes, np.int32)]
         inputs = [
@@ -363,44 +369,46 @@ def _merge_pair(left: NgramCounts, right: NgramCounts, folder: Path | None) -> N
         ]
         context, positions = 0, (np.zeros(2, np.int64), np.zeros(2, np.int64))
         while context < len(sources):
-            next_context, filled = compile_kernel(merge_counts_kernel)(
+            next_context, num_merged = compile_kernel(merge_counts_kernel)(
                 sources, *inputs[0], *inputs[1], context, *positions, *buffers
             )
-            for output, buffer, size in zip(outputs, buffers, (*(filled,) * 3, next_context - context), strict=True):
+            for output, buffer, size in zip(
+                outputs, buffers, (*(num_merged,) * 3, next_context - context), strict=True
+            ):
                 output.append(buffer[:size])
             release_pages(sources, *inputs[0], *inputs[1])
             context = next_context
         last_tokens, counts, sources, child_counts = (output.finish() for output in outputs)
         words.append(last_tokens)
-        times.append(counts)
+        merged_counts.append(counts)
         continuations.append(child_counts)
-    return NgramCounts(NgramIndex(vocabulary, tuple(words), tuple(continuations)), tuple(times))
+    return NgramCounts(NgramIndex(vocabulary, tuple(words), tuple(continuations)), tuple(merged_counts))
 
 
-def _widen(numbers: np.ndarray) -> np.ndarray:
+def _widen(values: np.ndarray) -> np.ndarray:
     """At least 32 bits, so that the kernel is not compiled for every mixture of types."""
-    return numbers if numbers.dtype.itemsize > 2 else numbers.astype(np.int32)
+    return values if values.dtype.itemsize > 2 else values.astype(np.int32)
 
 
 def _merge_pair_reference(left: NgramCounts, right: NgramCounts) -> NgramCounts:
     """An n-gram's number depends on the others, so prefixes are renumbered, level by level."""
     vocabulary, order = left.ngrams.vocabulary, left.ngrams.order
     levels: list[np.ndarray] = []
-    times = [left.counts[0].astype(np.int64) + right.counts[0]]
-    numbers = [np.arange(vocabulary)] * 2
+    merged_counts = [left.counts[0].astype(np.int64) + right.counts[0]]
+    ids_by_part = [np.arange(vocabulary)] * 2
     for n in range(2, order + 1):
         renumbered = [
-            numbering[part.ngrams.prefixes(n)] * vocabulary + part.ngrams.last_tokens(n)
-            for numbering, part in zip(numbers, (left, right), strict=True)
+            merged_ids[part.ngrams.prefixes(n)] * vocabulary + part.ngrams.last_tokens(n)
+            for merged_ids, part in zip(ids_by_part, (left, right), strict=True)
         ]
         merged_keys = np.sort(np.concatenate(renumbered), kind="stable")  # sorted runs: merged in one pass
         levels.append(merged_keys[np.flatnonzero(np.diff(merged_keys, prepend=-1))])
-        numbers = [np.searchsorted(levels[-1], keys) for keys in renumbered]
+        ids_by_part = [np.searchsorted(levels[-1], keys) for keys in renumbered]
         total = np.zeros(len(levels[-1]), np.int64)
-        for numbering, part in zip(numbers, (left, right), strict=True):
+        for numbering, part in zip(ids_by_part, (left, right), strict=True):
             total[numbering] += part.counts[n - 1]
-        times.append(total)
-    return NgramCounts(NgramIndex.from_sorted_keys(vocabulary, levels), tuple(times))
+        merged_counts.append(total)
+    return NgramCounts(NgramIndex.from_sorted_keys(vocabulary, levels), tuple(merged_counts))
 
 
 # --- Counting in bounded memory ---
@@ -423,7 +431,7 @@ class NgramCounter:
         self.memory, self.threads = max(MIN_DEFAULT_MEMORY, available_ram() // MEMORY_DIVISOR), 1
         self.folder: Path | None = None
         self._parts: list[NgramCounts] = []
-        self._text, self._filled = np.zeros(0, np.int32), 0  # text still to be counted, and its length
+        self._text, self._num_filled = np.zeros(0, np.int32), 0  # text still to be counted, and its length
         self._is_spilled = False
         self._pool = UNBOUNDED_POOL
 
@@ -432,17 +440,17 @@ class NgramCounter:
         """Array pool for everything that is derived from the counts."""
         if self.folder is None:
             return UNBOUNDED_POOL
-        if (self._pool.memory, self._pool.folder) != (self.memory, self.folder):
+        if (self._pool.max_memory, self._pool.folder) != (self.memory, self.folder):
             self._pool = ArrayPool(self.memory, self.folder)
         return self._pool
 
     def reset(self, counts: NgramCounts) -> None:
         """Continue from these counts."""
-        self._parts, self._filled, self._is_spilled = [counts], 0, False
+        self._parts, self._num_filled, self._is_spilled = [counts], 0, False
 
-    def reserve(self, many: int) -> np.ndarray:
+    def reserve(self, count: int) -> np.ndarray:
         """Space for so many more ids: rows, each followed by a border. They are part of the text from now on."""
-        if self._filled and self._filled + many > self.max_tokens:
+        if self._num_filled and self._num_filled + count > self.max_tokens:
             self._count()
             if self.folder is not None:
                 self._parts[-1] = self._parts[-1].on_disk(self.folder)
@@ -450,14 +458,14 @@ class NgramCounter:
             # Parts of similar size are merged, so that each n-gram is merged about log₂(parts) times.
             while len(self._parts) > 1 and self._parts[-2].size <= 2 * self._parts[-1].size:
                 self._parts[-2:] = [merge_counts(self._parts[-2:], self._merge_folder)]
-        begin, self._filled = self._filled, self._filled + many
-        if self._filled > len(self._text):  # grows by half, without being copied where the system can move memory
-            self._text.resize(max(self._filled, min(len(self._text) * 3 // 2, self.max_tokens)), refcheck=False)
-        return self._text[begin : self._filled]
+        begin, self._num_filled = self._num_filled, self._num_filled + count
+        if self._num_filled > len(self._text):  # grows by half, without being copied where the system can move memory
+            self._text.resize(max(self._num_filled, min(len(self._text) * 3 // 2, self.max_tokens)), refcheck=False)
+        return self._text[begin : self._num_filled]
 
-    def discard_last(self, many: int) -> None:
+    def discard_last(self, count: int) -> None:
         """Discard the ids added last."""
-        self._filled -= many
+        self._num_filled -= count
 
     @property
     def max_tokens(self) -> int:
@@ -466,10 +474,10 @@ class NgramCounter:
         return max(MIN_TEXT_TOKENS, min(self.memory // bytes_per_token, 1 << 30))
 
     def _count(self) -> None:
-        if self._filled:
+        if self._num_filled:
             text, self._text = self._text, np.zeros(0, np.int32)
-            text.resize(self._filled, refcheck=False)
-            self._filled = 0
+            text.resize(self._num_filled, refcheck=False)
+            self._num_filled = 0
             trim_malloc()
             self._parts.append(count_ngrams(text, vocabulary=self.vocabulary, order=self.order, threads=self.threads))
 

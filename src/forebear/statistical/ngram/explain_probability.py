@@ -129,73 +129,75 @@ def ngram_evidence(
 class _ContextCounts:
     """The tokens that followed a context, and the probabilities that smoothing gives to them.
 
-    words      the tokens, ascending, with their counts `times`; smoothing uses `counted` in their place
-    is_kept    whether each n-gram survives pruning
-    is_known   whether the model has the context
-    discounts  of the counts 0, 1, 2 and 3 or more
-    probs      probability of each token from this context alone
-    left       back-off mass
+    words            the tokens, ascending, with their `counts`; smoothing uses `adjusted_counts` in their place
+    is_kept          whether each n-gram survives pruning
+    is_known         whether the model has the context
+    discounts        of the counts 0, 1, 2 and 3 or more
+    probs            probability of each token from this context alone
+    backoff_mass     left for the shorter context
     """
 
     context: tuple[int, ...]
     words: np.ndarray
-    times: np.ndarray
-    counted: np.ndarray
+    counts: np.ndarray
+    adjusted_counts: np.ndarray
     is_kept: np.ndarray
     is_known: bool
     discounts: np.ndarray
     probs: np.ndarray
-    left: float = 1.0
+    backoff_mass: float = 1.0
 
     @property
     def num_pruned(self) -> int:
-        return int(self.counted[~self.is_kept].sum())
+        return int(self.adjusted_counts[~self.is_kept].sum())
 
     def step(self, token: int) -> BackoffStep:
         """The contribution to the probability of a token, with weight 1."""
         position = int(np.searchsorted(self.words, token))
-        was_seen = position < len(self.words) and bool(self.words[position] == token)
-        is_listed = self.is_known and was_seen and bool(self.is_kept[position])
-        counted = int(self.counted[position]) if was_seen else 0
+        is_observed = position < len(self.words) and bool(self.words[position] == token)
+        is_listed = self.is_known and is_observed and bool(self.is_kept[position])
+        adjusted_count = int(self.adjusted_counts[position]) if is_observed else 0
         return BackoffStep(
             self.context,
             (),
-            seen=int(self.times.sum()),
+            seen=int(self.counts.sum()),
             followers=len(self.words),
-            times=int(self.times[position]) if was_seen else 0,
-            counted=counted,
-            of=int(self.counted.sum()),
-            discount=float(self.discounts[min(counted, 3)]) if is_listed else 0.0,
+            times=int(self.counts[position]) if is_observed else 0,
+            counted=adjusted_count,
+            of=int(self.adjusted_counts.sum()),
+            discount=float(self.discounts[min(adjusted_count, 3)]) if is_listed else 0.0,
             pruned=self.num_pruned,
             is_known=self.is_known,
             is_listed=is_listed,
             share=float(self.probs[position]) if is_listed else 0.0,
-            left=self.left,
+            left=self.backoff_mass,
             weight=1.0,
         )
 
 
 def _context_counts(model: NgramModel, contexts: Sequence[list[int]]) -> list[_ContextCounts]:
     """The counts after each context, from the shortest on."""
-    counts, min_counts = model.counts, model.way.min_count_by_length
+    counts, min_counts = model.counts, model.config.min_count_by_length
     discounts = [np.array([0.0, *discount["taken"]]) for discount in model.describe().get("discounts", ())]
     rows, backoff_walk = [], _BackoffWalk(model)
     for n, context in enumerate(contexts, start=1):
-        words, times = _followers(counts, context)
+        words, continuation_counts = _followers(counts, context)
         is_known = len(words) > 0 or n <= 2  # the model has every single token, also one that nothing followed
         if n > 2 and is_known:
-            number = counts.ngrams.index_of(context)
-            is_known = int(counts.counts[n - 2][number]) >= min_count_for(min_counts, n - 1)
-        is_kept = times >= (min_count_for(min_counts, n) if n > 1 else 0)
-        counted = times
-        if model.way.smoothing == "kneser-ney" and n < model.order and (n == 1 or context[0] != model.end):
-            counted = _num_predecessors(counts.ngrams, context)[words]
-        taken, probs = discounts[n - 1] if discounts else np.zeros(4), np.zeros(len(words))
-        row = _ContextCounts(tuple(context), words, times, counted, is_kept, is_known, taken, probs)
+            ngram_id = counts.ngrams.index_of(context)
+            is_known = int(counts.counts[n - 2][ngram_id]) >= min_count_for(min_counts, n - 1)
+        is_kept = continuation_counts >= (min_count_for(min_counts, n) if n > 1 else 0)
+        adjusted_counts = continuation_counts
+        if model.config.smoothing == "kneser-ney" and n < model.order and (n == 1 or context[0] != model.end):
+            adjusted_counts = _num_predecessors(counts.ngrams, context)[words]
+        level_discounts, probs = discounts[n - 1] if discounts else np.zeros(4), np.zeros(len(words))
+        row = _ContextCounts(
+            tuple(context), words, continuation_counts, adjusted_counts, is_kept, is_known, level_discounts, probs
+        )
         if is_known:
             smoothed = backoff_walk.level(n, row)
             probs[is_kept] = smoothed.probs
-            row = replace(row, left=float(smoothed.backoff_mass[0]))
+            row = replace(row, backoff_mass=float(smoothed.backoff_mass[0]))
         rows.append(row)
     return rows
 
@@ -205,10 +207,10 @@ def _followers(counts: NgramCounts, context: Sequence[int]) -> tuple[np.ndarray,
     if not context:
         words = np.flatnonzero(counts.counts[0])
         return words, counts.counts[0][words]
-    n, number = len(context), counts.ngrams.index_of(context)
-    if number == ABSENT:
+    n, ngram_id = len(context), counts.ngrams.index_of(context)
+    if ngram_id == ABSENT:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    continuations = counts.ngrams.continuation_range(n, number)
+    continuations = counts.ngrams.continuation_range(n, ngram_id)
     return counts.ngrams.words[n - 1][continuations], counts.counts[n][continuations]
 
 
@@ -217,14 +219,14 @@ def _num_predecessors(ngrams: NgramIndex, context: Sequence[int]) -> np.ndarray:
     if not context:
         return np.bincount(ngrams.words[0], minlength=ngrams.vocabulary)
     n = len(context)
-    numbers = prefix_ids = np.flatnonzero(ngrams.words[n - 1] == context[-1])  # any token, then the context
+    ngram_ids = prefix_ids = np.flatnonzero(ngrams.words[n - 1] == context[-1])  # any token, then the context
     for length in range(n, 1, -1):
         prefix_ids = np.searchsorted(ngrams.continuation_starts(length), prefix_ids, side="right") - 1
-        matches = ngrams.words[length - 2][prefix_ids] == context[length - 2]
-        numbers, prefix_ids = numbers[matches], prefix_ids[matches]
+        is_match = ngrams.words[length - 2][prefix_ids] == context[length - 2]
+        ngram_ids, prefix_ids = ngram_ids[is_match], prefix_ids[is_match]
     starts = ngrams.continuation_starts(n + 1)
-    sizes = starts[numbers + 1] - starts[numbers]
-    positions = np.repeat(starts[numbers] - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+    sizes = starts[ngram_ids + 1] - starts[ngram_ids]
+    positions = np.repeat(starts[ngram_ids] - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
     return np.bincount(ngrams.words[n][positions], minlength=ngrams.vocabulary)
 
 
@@ -232,26 +234,26 @@ class _BackoffWalk:
     """Applies `smoothing` to one context after the other, from the shortest on."""
 
     def __init__(self, model: NgramModel) -> None:
-        self.model, self.way = model, model.way
+        self.model, self.config = model, model.config
         self._unnormalized, self._sums = np.zeros(model.vocab_size), np.ones(1)  # only of stupid back-off
 
     def level(self, n: int, row: _ContextCounts) -> SmoothedLevel:
         """Probabilities a context gives to its tokens, and its back-off mass."""
-        times, pruned = row.counted[row.is_kept], np.array([float(row.num_pruned)])
-        prefixes, no_mass = np.zeros(len(times), np.int64), np.zeros(len(times))
-        match self.way.smoothing:
+        ngram_counts, pruned = row.adjusted_counts[row.is_kept], np.array([float(row.num_pruned)])
+        prefixes, no_mass = np.zeros(len(ngram_counts), np.int64), np.zeros(len(ngram_counts))
+        match self.config.smoothing:
             case "none":
-                return smoothing.relative_frequencies(times, prefixes, 1)
+                return smoothing.relative_frequencies(ngram_counts, prefixes, 1)
             case "add":
                 size = int(np.count_nonzero(self.model.predictable))
-                smoothed = smoothing.add_k_level(times, prefixes, 1, self.way.add_k, size)
+                smoothed = smoothing.add_k_level(ngram_counts, prefixes, 1, self.config.add_k, size)
                 return SmoothedLevel(smoothed.probs - smoothed.backoff_mass[prefixes] / size, smoothed.backoff_mass)
             case "witten-bell":
-                return smoothing.witten_bell_level(times, prefixes, 1, pruned, no_mass)
+                return smoothing.witten_bell_level(ngram_counts, prefixes, 1, pruned, no_mass)
             case "stupid":
                 return self._stupid_backoff_level(n, row, prefixes)
-        children, suffix_ids = np.array([len(times)]), np.arange(len(times))
-        return smoothing.interpolate(KneserNeyLevel(times, children, suffix_ids, row.discounts, pruned, no_mass))
+        children, suffix_ids = np.array([len(ngram_counts)]), np.arange(len(ngram_counts))
+        return smoothing.interpolate(KneserNeyLevel(ngram_counts, children, suffix_ids, row.discounts, pruned, no_mass))
 
     def _stupid_backoff_level(self, n: int, row: _ContextCounts, prefixes: np.ndarray) -> SmoothedLevel:
         if n == 1:
@@ -260,7 +262,7 @@ class _BackoffWalk:
             unseen = np.flatnonzero(predictable & (self.model.counts.counts[0] == 0))
             left = self._unnormalized[unseen[:1]].sum() * np.count_nonzero(predictable) / self._sums
             return SmoothedLevel(self._unnormalized[row.words] / self._sums[0], left)
-        args = row.times, prefixes, 1, self._unnormalized[row.words], self._sums
+        args = row.counts, prefixes, 1, self._unnormalized[row.words], self._sums
         unnormalized, self._sums, smoothed = smoothing.pruned_backoff(*args)
         self._unnormalized[row.words] = unnormalized
         return smoothed
@@ -268,7 +270,7 @@ class _BackoffWalk:
 
 def _counted_evidence(model: NgramModel, contexts: Sequence[_ContextCounts], token: int) -> NgramEvidence:
     """From the longest context to the shortest, until no mass is left."""
-    smoothing_name = model.way.smoothing
+    smoothing_name = model.config.smoothing
     candidates, steps, weight = [row.step(token) for row in reversed(contexts)], [], 1.0
     for step in candidates:
         left = 0.0 if step.is_listed and smoothing_name == "stupid" else step.left
@@ -285,7 +287,7 @@ def _evidence(
     """`candidates` are the steps of all contexts, also those that no mass is left for."""
     ngram_length = max((len(step.context) + 1 for step in candidates if step.is_listed), default=1)
     num_shared = int(np.count_nonzero(model.predictable))
-    return NgramEvidence(model.way.smoothing, model.way.add_k, tuple(steps), remainder, num_shared, ngram_length)
+    return NgramEvidence(model.config.smoothing, model.config.add_k, tuple(steps), remainder, num_shared, ngram_length)
 
 
 # -- Imported models

@@ -17,17 +17,17 @@ from forebear.data.io.atomic import atomic_write
 from forebear.data.io.safetensors import map_safetensors, release_pages, safetensors_header
 from forebear.errors import ForebearError
 from forebear.kernels.jit import compile_kernel
-from forebear.kernels.layout import LINE_BACKOFF, LINE_LONGEST, LINE_MIDDLE, SPARE_LINES
+from forebear.kernels.layout import HIGHEST_ORDER_NGRAMS_PER_LINE, NGRAMS_PER_LINE, SPARE_LINES, WORDS_PER_LINE
 from forebear.statistical.array_pool import UNBOUNDED_POOL, ArrayPool
 from forebear.statistical.ngram.backoff import PROBABILITY_TOLERANCE
 from forebear.statistical.ngram.counts import NgramIndex
 from forebear.statistical.ngram.smoothing import PROGRESS_NGRAMS, LogProbLevels
 
 FORMAT = "forebear-ngrams/3"
-FILL_FACTOR = 0.6  # load factor; the higher it is, the more often a second line is read
-HASH_BLOCK = 1 << 15  # n-grams hashed at once
+FILL_FACTOR = 0.6  # load factor: the higher, the more often a second line is read
+NGRAMS_PER_HASH_BLOCK = 1 << 15  # n-grams hashed at once
 # Minimum lines of a part, and maximum parts of a level: the longest n-grams come last, when there is more memory.
-MIN_PART_LINES, MAX_PARTS, MAX_LONGEST_PARTS = 1 << 17, 5, 3
+MIN_PART_LINES, MAX_PARTS, MAX_HIGHEST_ORDER_PARTS = 1 << 17, 5, 3
 NO_DIGEST, NO_CHECKSUM = "0" * 64, "-" * 24  # placeholders in the header until both are known
 
 
@@ -46,7 +46,7 @@ class StoreChecksum:
     """Checksum of a table, updated part by part."""
 
     def __init__(self) -> None:
-        self._sums = np.zeros(LINE_BACKOFF, np.uint64)
+        self._sums = np.zeros(WORDS_PER_LINE, np.uint64)
 
     def add(self, lines: np.ndarray) -> None:
         from forebear.kernels.ngram_table import checksum_kernel
@@ -68,9 +68,9 @@ class HashCollision(Exception):
 class NgramStoreBuilder:
     """Builds a table level by level; a level is inserted when its back-offs are known, with the next level."""
 
-    def __init__(self, ngrams: NgramIndex, even: np.ndarray | None, salt: int, room: ArrayPool) -> None:
-        self.ngrams, self.salt, self.room = ngrams, salt, room
-        self.even = np.zeros(0, np.float32) if even is None else even.astype(np.float32)
+    def __init__(self, ngrams: NgramIndex, uniform_log_probs: np.ndarray | None, salt: int, pool: ArrayPool) -> None:
+        self.ngrams, self.salt, self.pool = ngrams, salt, pool
+        self.even = np.zeros(0, np.float32) if uniform_log_probs is None else uniform_log_probs.astype(np.float32)
         self.sizes = [ngrams.count(n) for n in range(1, ngrams.order + 1)]
         self.begins, self.far = np.zeros(ngrams.order + 2, np.int64), np.zeros(ngrams.order + 1, np.int64)
         self.begins[3:] = np.cumsum([self._num_lines(n) for n in range(2, ngrams.order + 1)])
@@ -78,22 +78,22 @@ class NgramStoreBuilder:
 
     def _num_lines(self, n: int) -> int:
         """Lines for the n-grams of n tokens."""
-        ngrams_per_line = LINE_MIDDLE if n < self.ngrams.order else LINE_LONGEST
+        ngrams_per_line = NGRAMS_PER_LINE if n < self.ngrams.order else HIGHEST_ORDER_NGRAMS_PER_LINE
         return int(self.sizes[n - 1] / (FILL_FACTOR * ngrams_per_line)) + 1 + SPARE_LINES
 
     def build_in_memory(self, levels: LogProbLevels) -> np.ndarray:
         """All lines."""
-        lines, at = self.room.zeros((int(self.begins[-1]), LINE_BACKOFF), np.uint64), 0
+        lines, first_line = self.pool.zeros((int(self.begins[-1]), WORDS_PER_LINE), np.uint64), 0
         for part in self._parts(levels):
-            lines[at : at + len(part)] = part
-            at += len(part)
+            lines[first_line : first_line + len(part)] = part
+            first_line += len(part)
         return lines
 
     def write(self, file: IO[bytes], levels: LogProbLevels, about: Callable[[], dict[str, Any]]) -> None:
         """Write a safetensors file; the sizes are known, so each part is written as soon as it is built."""
         first_level = next(levels)  # `about` is complete only after the first level
         shapes = {
-            "lines": ("U64", (int(self.begins[-1]), LINE_BACKOFF)),
+            "lines": ("U64", (int(self.begins[-1]), WORDS_PER_LINE)),
             "single": ("F32", self.single.shape),
             "begins": ("I64", self.begins.shape),
             "far": ("I64", self.far.shape),
@@ -135,11 +135,11 @@ class NgramStoreBuilder:
 
     def _hash_level(self, n: int, shorter_hashes: np.ndarray) -> np.ndarray:
         """Hashes of the n-grams of n tokens, from those one shorter, which are released."""
-        hashes = self.room.empty(self.ngrams.count(n), np.uint64)
-        for at, part in self._hash_level_parts(n, shorter_hashes):
-            hashes[at : at + len(part)] = part
+        hashes = self.pool.empty(self.ngrams.count(n), np.uint64)
+        for first_ngram, part in self._hash_level_parts(n, shorter_hashes):
+            hashes[first_ngram : first_ngram + len(part)] = part
             release_pages(hashes)
-        self.room.release(shorter_hashes)
+        self.pool.release(shorter_hashes)
         return hashes
 
     def _hash_level_parts(self, n: int, shorter_hashes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -147,13 +147,17 @@ class NgramStoreBuilder:
         from forebear.kernels.ngram_table import hash_level_kernel
 
         arrays = shorter_hashes, self.ngrams.continuations[n - 2], self.ngrams.words[n - 2]
-        buffer, context, at = np.empty(max(HASH_BLOCK, int(arrays[1].max(initial=0))), np.uint64), 0, 0
+        buffer, context, first_ngram = (
+            np.empty(max(NGRAMS_PER_HASH_BLOCK, int(arrays[1].max(initial=0))), np.uint64),
+            0,
+            0,
+        )
         while context < len(shorter_hashes):
-            context, end = compile_kernel(hash_level_kernel)(*arrays, buffer, context, at)
-            yield at, buffer[: end - at]
-            if end // PROGRESS_NGRAMS > at // PROGRESS_NGRAMS:
+            context, end = compile_kernel(hash_level_kernel)(*arrays, buffer, context, first_ngram)
+            yield first_ngram, buffer[: end - first_ngram]
+            if end // PROGRESS_NGRAMS > first_ngram // PROGRESS_NGRAMS:
                 release_pages(*arrays)
-            at = end
+            first_ngram = end
 
     def _fill_parts(
         self, n: int, hashes: Callable[[], Iterable[tuple[int, np.ndarray]]], logs: np.ndarray, backoffs: np.ndarray
@@ -161,29 +165,31 @@ class NgramStoreBuilder:
         """The lines of one level in parts that fit into the cache; the spare lines of one are the first of the next."""
         from forebear.kernels.ngram_table import fill_table_kernel, has_duplicates_kernel
 
-        size = self._num_lines(n)
-        homes = size - SPARE_LINES  # lines that an n-gram can hash to
-        parts = MAX_PARTS if n < self.ngrams.order else MAX_LONGEST_PARTS
-        lines_per_part = max(MIN_PART_LINES, SPARE_LINES, -(-homes // parts))
-        lines = self.room.zeros((min(lines_per_part, homes) + SPARE_LINES, LINE_BACKOFF), np.uint64)
-        used = np.zeros(len(lines), np.uint8)
-        for begin in range(0, homes, lines_per_part):
-            part_lines = min(lines_per_part, homes - begin)
-            part_arrays = lines[: part_lines + SPARE_LINES], used[: part_lines + SPARE_LINES]
-            for at, chunk in hashes():
-                bits = (values[at : at + len(chunk)].view(np.uint32) for values in (logs, backoffs))
-                far = compile_kernel(fill_table_kernel)(*part_arrays, begin, size, chunk, *bits, n == self.ngrams.order)
-                if far < 0:
+        num_lines = self._num_lines(n)
+        num_home_lines = num_lines - SPARE_LINES  # lines that an n-gram can hash to
+        parts = MAX_PARTS if n < self.ngrams.order else MAX_HIGHEST_ORDER_PARTS
+        lines_per_part = max(MIN_PART_LINES, SPARE_LINES, -(-num_home_lines // parts))
+        lines = self.pool.zeros((min(lines_per_part, num_home_lines) + SPARE_LINES, WORDS_PER_LINE), np.uint64)
+        fill_counts = np.zeros(len(lines), np.uint8)
+        for begin in range(0, num_home_lines, lines_per_part):
+            part_lines = min(lines_per_part, num_home_lines - begin)
+            part_arrays = lines[: part_lines + SPARE_LINES], fill_counts[: part_lines + SPARE_LINES]
+            for first_ngram, chunk in hashes():
+                bits = (values[first_ngram : first_ngram + len(chunk)].view(np.uint32) for values in (logs, backoffs))
+                max_probe = compile_kernel(fill_table_kernel)(
+                    *part_arrays, begin, num_lines, chunk, *bits, n == self.ngrams.order
+                )
+                if max_probe < 0:
                     raise HashCollision
-                self.far[n] = max(int(self.far[n]), far)
+                self.far[n] = max(int(self.far[n]), max_probe)
                 release_pages(chunk, logs, backoffs)
             if compile_kernel(has_duplicates_kernel)(*part_arrays):
                 raise HashCollision
             yield lines[:part_lines]
-            for array in (lines, used):
+            for array in (lines, fill_counts):
                 array[:SPARE_LINES], array[SPARE_LINES:] = array[part_lines : part_lines + SPARE_LINES].copy(), 0
         yield lines[:SPARE_LINES]
-        self.room.release(logs, backoffs, lines)
+        self.pool.release(logs, backoffs, lines)
 
 
 # --- The finished table ---
@@ -194,10 +200,10 @@ REBUILD_HINT = "remove it: it is made again from the run's weights"
 
 @dataclass(frozen=True, eq=False)
 class NgramStore:
-    """Log-probabilities and back-off weights by hash; the readable twin is `BackoffTable`.
+    """Log-probabilities and back-off weights by hash; the reference is `BackoffTable`.
 
     single   (V, 2) float32, of single tokens by their ids
-    lines    (many, 8) uint64, of longer n-grams, in the layout of `kernels.ngram_table`
+    lines    (lines, 8) uint64, of longer n-grams, in the layout of `kernels.ngram_table`
     begins   (order + 2,) where the lines of n-grams of n tokens begin
     far      (order + 1,) how many lines from its own an n-gram of n tokens is at most
     even     (V,) or empty, `uniform_log_prob` of `BackoffTable`
@@ -227,14 +233,17 @@ class NgramStore:
         """As `BackoffTable.score`."""
         from forebear.kernels import ngram_table
 
-        log_probs, lengths_found = np.empty(len(tokens)), np.zeros(len(tokens) if matched is not None else 0, np.uint8)
+        log_probs, matched_lengths = (
+            np.empty(len(tokens)),
+            np.zeros(len(tokens) if matched is not None else 0, np.uint8),
+        )
         tokens, lengths = np.ascontiguousarray(tokens, np.int32), np.ascontiguousarray(lengths, np.int64)
-        arrays = self.single, *self._line_arrays, self.even, log_probs, lengths_found
+        arrays = self.single, *self._line_arrays, self.even, log_probs, matched_lengths
         buffers = ngram_table.scoring_buffers(self.order)
         kernel = compile_kernel(ngram_table.score_ngrams_kernel, bare=True, beside=(ngram_table,))
         kernel(tokens, lengths, end, self.order, np.uint64(self.salt), *arrays, *buffers)
         if matched is not None:
-            matched[:] = lengths_found
+            matched[:] = matched_lengths
         if not (log_probs <= PROBABILITY_TOLERANCE).all():
             raise self._corrupt_error("holds what is no logarithm of a probability")
         return log_probs
@@ -246,19 +255,21 @@ class NgramStore:
         log_probs[:] = self.single[:, 0]
         for n in range(1, len(context) + 1):
             tokens = np.ascontiguousarray(context[len(context) - n :], np.int32)
-            number = ngrams.index_of(tokens)
-            if number < 0:
+            ngram_id = ngrams.index_of(tokens)
+            if ngram_id < 0:
                 break
-            hashed = self._hash(tokens)
+            context_hash = self._hash(tokens)
             if len(self.even):
                 log_probs[:] = self.even
             if n == 1:
                 log_probs += self.single[tokens[0], 1]
             else:
-                log_probs += compile_kernel(kernels.backoff_weight_kernel)(hashed, n, self.order, *self._line_arrays)
-            words = np.ascontiguousarray(ngrams.words[n - 1][ngrams.continuation_range(n, number)], np.int32)
+                log_probs += compile_kernel(kernels.backoff_weight_kernel)(
+                    context_hash, n, self.order, *self._line_arrays
+                )
+            words = np.ascontiguousarray(ngrams.words[n - 1][ngrams.continuation_range(n, ngram_id)], np.int32)
             seen_log_probs, args = np.empty(len(words)), (n + 1, self.order, *self._line_arrays)
-            compile_kernel(kernels.lookup_log_probs_kernel)(hashed, words, *args, seen_log_probs)
+            compile_kernel(kernels.lookup_log_probs_kernel)(context_hash, words, *args, seen_log_probs)
             log_probs[words] = seen_log_probs
         if not (log_probs <= PROBABILITY_TOLERANCE).all():
             raise self._corrupt_error("does not hold what was counted")
@@ -269,20 +280,20 @@ class NgramStore:
 
         n, tokens = len(tokens), np.ascontiguousarray(tokens, np.int32)
         if n == 1:
-            log, weight = self.single[tokens[0]].tolist()
-            return log, weight if self.order > 1 else 0.0
+            log_prob, backoff = self.single[tokens[0]].tolist()
+            return log_prob, backoff if self.order > 1 else 0.0
         log_probs, args = np.empty(1), (n, self.order, *self._line_arrays)
         compile_kernel(kernels.lookup_log_probs_kernel)(self._hash(tokens[:-1]), tokens[-1:], *args, log_probs)
         if np.isnan(log_probs[0]):
             return None
-        is_longest = n == self.order
-        weight = 0.0 if is_longest else compile_kernel(kernels.backoff_weight_kernel)(self._hash(tokens), *args)
-        return float(log_probs[0]), float(weight)
+        is_highest_order = n == self.order
+        backoff = 0.0 if is_highest_order else compile_kernel(kernels.backoff_weight_kernel)(self._hash(tokens), *args)
+        return float(log_probs[0]), float(backoff)
 
     def _hash(self, tokens: np.ndarray) -> np.uint64:
-        from forebear.kernels.ngram_table import hash_context_kernel
+        from forebear.kernels.ngram_table import hash_ngram_kernel
 
-        return np.uint64(compile_kernel(hash_context_kernel)(tokens, np.uint64(self.salt)))
+        return np.uint64(compile_kernel(hash_ngram_kernel)(tokens, np.uint64(self.salt)))
 
     def _corrupt_error(self, message: str) -> ForebearError:
         return ForebearError(message, file=self.file, hint=REBUILD_HINT if self.file else "train again")
@@ -294,15 +305,15 @@ class NgramStore:
         cls,
         ngrams: NgramIndex,
         levels: Callable[[], LogProbLevels],
-        even: np.ndarray | None = None,
+        uniform_log_probs: np.ndarray | None = None,
         about: Callable[[], dict[str, Any]] = dict,
         file: Path | None = None,
-        room: ArrayPool = UNBOUNDED_POOL,
+        pool: ArrayPool = UNBOUNDED_POOL,
     ) -> NgramStore:
         """From probabilities level by level, in memory or in a file; `about` is called after the first level."""
         for salt in range(MAX_SALTS):
             try:
-                builder = NgramStoreBuilder(ngrams, even, salt, room)
+                builder = NgramStoreBuilder(ngrams, uniform_log_probs, salt, pool)
                 if file is None:
                     lines = builder.build_in_memory(levels())
                     arrays = builder.single, lines, builder.begins, builder.far, builder.even, builder.sizes
@@ -343,7 +354,7 @@ class NgramStore:
             order >= 1
             and self.single.shape == (self.sizes[0], 2)
             and self.lines.ndim == 2
-            and self.lines.shape[1] == LINE_BACKOFF
+            and self.lines.shape[1] == WORDS_PER_LINE
             and begins.shape == (order + 2,)
             and far.shape == (order + 1,)
             and int(begins[0]) == 0

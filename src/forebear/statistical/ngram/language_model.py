@@ -14,7 +14,7 @@ from forebear.errors import ForebearError, InputError
 from forebear.numerics import require_names
 from forebear.statistical.array_pool import save_arrays
 from forebear.statistical.ngram.backoff import BackoffTable, split_rows
-from forebear.statistical.ngram.counts import BLOCK_NGRAMS, NgramCounter, NgramCounts, NgramIndex, add_borders
+from forebear.statistical.ngram.counts import MIN_COMPILED_NGRAMS, NgramCounter, NgramCounts, NgramIndex, add_borders
 from forebear.statistical.ngram.hash_table import NgramStore
 from forebear.statistical.ngram.smoothing import (
     Discounts,
@@ -55,22 +55,22 @@ class NgramModel:
         k: float = 1.0,
         prune: str = "",
     ) -> None:
-        self.way = NgramConfig(order, smoothing, k, prune)
+        self.config = NgramConfig(order, smoothing, k, prune)
         self.end = end
         self.predictable = np.ones(vocabulary, bool)
         self.predictable[list(never)] = False
         if not self.predictable[end]:
             raise InputError(f"the end of a text (id {end}) is among the tokens that are never predicted")
-        self.tally = NgramCounter(vocabulary, order)
+        self.counter = NgramCounter(vocabulary, order)
         self._load_arrays: Callable[[], Mapping[str, np.ndarray]] | None = None
         self._probabilities: BackoffTable | NgramStore | None = None
         self._ngrams: NgramIndex | None = None
         self._discounts: list[Discounts] = []
-        self.place: Path | None = None  # file of a large table of probabilities; None: in memory
+        self.store_file: Path | None = None  # file of a large table of probabilities; None: in memory
 
     @property
     def order(self) -> int:
-        return self.way.order
+        return self.config.order
 
     @property
     def vocab_size(self) -> int:
@@ -79,7 +79,7 @@ class NgramModel:
     @property
     def is_imported(self) -> bool:
         """Whether its probabilities come from elsewhere, and there are no counts."""
-        return self.way.smoothing == "given"
+        return self.config.smoothing == "given"
 
     # -- training
 
@@ -90,10 +90,10 @@ class NgramModel:
             raise InputError(message, hint="to count, choose --smoothing kneser-ney, add or none")
         if not len(lengths):
             return
-        text = self.tally.reserve(len(tokens) + 2 * len(lengths))
+        text = self.counter.reserve(len(tokens) + 2 * len(lengths))
         bad_position = add_borders(tokens, lengths, targets, self.end, self.predictable, text)
         if bad_position >= 0:
-            self.tally.discard_last(len(text))
+            self.counter.discard_last(len(text))
             if bad_position >= len(tokens):
                 raise ForebearError(f"n-grams are counted in whole rows, all asked for, between two ids {self.end}")
             message = f"the text holds the id {targets[bad_position]}, which this model never predicts"
@@ -108,9 +108,9 @@ class NgramModel:
         """All that was counted so far."""
         with _LOCK:
             if self._load_arrays is not None:
-                self.tally.reset(NgramCounts.load(self._load_arrays(), vocabulary=self.vocab_size, order=self.order))
+                self.counter.reset(NgramCounts.load(self._load_arrays(), vocabulary=self.vocab_size, order=self.order))
                 self._load_arrays = None  # last, so that an interrupt loses no counts
-            return self.tally.counts
+            return self.counter.counts
 
     @property
     def ngrams(self) -> NgramIndex:
@@ -118,7 +118,7 @@ class NgramModel:
         with _LOCK:
             if self._ngrams is None:
                 if not self.is_imported:
-                    self._ngrams = prune_ngrams(self.counts, self.way.min_count_by_length)
+                    self._ngrams = prune_ngrams(self.counts, self.config.min_count_by_length)
                 elif self._load_arrays is not None:
                     self._ngrams = NgramIndex.load(self._load_arrays(), vocabulary=self.vocab_size, order=self.order)
                 else:
@@ -136,25 +136,28 @@ class NgramModel:
                 if self.is_imported:
                     raise ForebearError("this n-gram model was not given its probabilities yet")
                 uniform = self._uniform_log_probs()
-                if sum(map(len, self.ngrams.words)) > BLOCK_NGRAMS:
-                    args = self._levels, uniform, self._store_info, self.place, self.tally.pool
+                if sum(map(len, self.ngrams.words)) > MIN_COMPILED_NGRAMS:
+                    args = self._levels, uniform, self._store_info, self.store_file, self.counter.pool
                     self._probabilities = NgramStore.build(self.ngrams, *args)
                 else:
                     self._probabilities = BackoffTable.from_levels(self.ngrams, self._levels(), uniform)
             return self._probabilities
 
     def _levels(self) -> LogProbLevels:
-        return self.way.levels(self.counts, self.predictable, self.end, self._discounts, self.tally.pool)
+        return self.config.levels(self.counts, self.predictable, self.end, self._discounts, self.counter.pool)
 
     def _uniform_log_probs(self) -> np.ndarray | None:
         """With add-k, what a context that lacks a token falls back to instead of the shorter context."""
-        return to_log_probs(uniform_probs(self.predictable)) if self.way.smoothing == "add" else None
+        return to_log_probs(uniform_probs(self.predictable)) if self.config.smoothing == "add" else None
 
     def _store_info(self) -> dict[str, Any]:
         """Metadata stored with a table of probabilities, so that counts need not be loaded."""
         if self.is_imported:
             return {}
-        return {"tokens": int(self.counts.counts[0].sum()), "discounts": [asdict(one) for one in self._discounts]}
+        return {
+            "tokens": int(self.counts.counts[0].sum()),
+            "discounts": [asdict(discounts) for discounts in self._discounts],
+        }
 
     def _model_info(self) -> dict[str, Any]:
         table = self.probabilities()
@@ -188,28 +191,28 @@ class NgramModel:
         if self.is_imported:
             self._probabilities = BackoffTable.load(arrays, vocabulary=self.vocab_size, order=self.order)
         else:
-            self.tally.reset(NgramCounts.load(arrays, vocabulary=self.vocab_size, order=self.order))
+            self.counter.reset(NgramCounts.load(arrays, vocabulary=self.vocab_size, order=self.order))
 
     def use_store(self, table: NgramStore, load_arrays: Callable[[], Mapping[str, np.ndarray]]) -> None:
         """Use an existing table of probabilities; `load_arrays` loads the state if it is needed."""
         fits = table.order == self.order and table.sizes[0] == self.vocab_size
-        if not fits or bool(len(table.even)) != (self.way.smoothing == "add"):
+        if not fits or bool(len(table.even)) != (self.config.smoothing == "add"):
             raise ForebearError("is a table of another model", file=table.file, hint="remove it")
         self._probabilities, self._load_arrays = table, load_arrays
 
     def build_store(self, file: Path) -> NgramStore | None:
         """Write the probabilities to a file of their own; None if they are too few to gain from it."""
-        if sum(map(len, self.ngrams.words)) <= BLOCK_NGRAMS:
+        if sum(map(len, self.ngrams.words)) <= MIN_COMPILED_NGRAMS:
             return None
         table = self._probabilities
         if isinstance(table, NgramStore) and table.file == file:
             return table
         if isinstance(table, BackoffTable):
             self._probabilities = NgramStore.build(
-                table.ngrams, table.levels, table.uniform_log_prob, self._store_info, file, self.tally.pool
+                table.ngrams, table.levels, table.uniform_log_prob, self._store_info, file, self.counter.pool
             )
         else:
-            self.place, self._probabilities = file, None
+            self.store_file, self._probabilities = file, None
             self.probabilities()
         assert isinstance(self._probabilities, NgramStore)
         return self._probabilities
@@ -219,8 +222,8 @@ class NgramModel:
     ) -> None:
         """Fill a model with smoothing "given" from an ARPA file or `to_arpa`."""
         if not self.is_imported or len(ngrams) != self.order:
-            owner = f"an n-gram model of order {self.order} and smoothing {self.way.smoothing!r}"
-            raise ForebearError(f"{owner} does not take these probabilities")
+            description = f"an n-gram model of order {self.order} and smoothing {self.config.smoothing!r}"
+            raise ForebearError(f"{description} does not take these probabilities")
         self._invalidate()
         self._probabilities = BackoffTable.from_model(ngrams, logs, backoffs, self.vocab_size)
 
@@ -290,7 +293,7 @@ class NgramModel:
     @property
     def notes(self) -> list[str]:
         """Warnings about how the probabilities were estimated."""
-        if self.way.smoothing == "none":
+        if self.config.smoothing == "none":
             return ["without smoothing, what never followed a context is impossible; a new context is cut shorter"]
         discounts, sizes = self._model_info().get("discounts", ()), self.probabilities().sizes
         unreliable = [
@@ -308,7 +311,7 @@ class NgramModel:
         """Metadata as JSON values."""
         metadata: dict[str, Any] = {
             "order": self.order,
-            "smoothing": self.way.smoothing,
+            "smoothing": self.config.smoothing,
             "vocabulary": self.vocab_size,
             "predictable": int(np.count_nonzero(self.predictable)),
             "ngrams": self.probabilities().sizes,
@@ -316,9 +319,9 @@ class NgramModel:
         info = self._model_info()
         if "tokens" in info:
             metadata["tokens"] = info["tokens"]
-        if self.way.smoothing == "add":
-            metadata["k"] = self.way.add_k
-        if min_counts := self.way.min_count_by_length:
+        if self.config.smoothing == "add":
+            metadata["k"] = self.config.add_k
+        if min_counts := self.config.min_count_by_length:
             metadata["least_counts"] = [min_count_for(min_counts, n) for n in range(1, self.order + 1)]
         if info.get("discounts"):
             metadata["discounts"] = [

@@ -12,9 +12,9 @@ from forebear.data.io.safetensors import release_pages
 from forebear.errors import InputError
 from forebear.kernels.jit import compile_kernel
 from forebear.statistical.array_pool import UNBOUNDED_POOL, ArrayPool
-from forebear.statistical.ngram.counts import BLOCK_NGRAMS, NgramCounts, NgramIndex
+from forebear.statistical.ngram.counts import MIN_COMPILED_NGRAMS, NgramCounts, NgramIndex
 
-BLOCK = 1 << 16  # n-grams whose probabilities are computed at once
+NGRAMS_PER_BLOCK = 1 << 16  # n-grams whose probabilities are computed at once
 PROGRESS_NGRAMS = 1 << 20  # n-grams after which pages of mapped files are released
 BACKOFF_FACTOR = 0.4  # weight of the shorter context in Brants et al. (2007)
 
@@ -49,16 +49,16 @@ def to_log_probs(probs: np.ndarray, out: np.ndarray | None = None) -> np.ndarray
 
 def maximum_likelihood(counts: NgramCounts, predictable: np.ndarray) -> LogProbLevels:
     """Relative frequencies; unseen contexts back off."""
-    for n, times in enumerate(counts.counts, start=1):
-        smoothed = relative_frequencies(times, counts.ngrams.prefixes(n), counts.ngrams.count(n - 1))
-        if n == 1 and not times.any():  # an empty text
+    for n, level_counts in enumerate(counts.counts, start=1):
+        smoothed = relative_frequencies(level_counts, counts.ngrams.prefixes(n), counts.ngrams.count(n - 1))
+        if n == 1 and not level_counts.any():  # an empty text
             smoothed = smoothed._replace(probs=uniform_probs(predictable))
         yield LogProbLevel.from_level(smoothed)
 
 
-def relative_frequencies(times: np.ndarray, prefixes: np.ndarray, contexts: int) -> SmoothedLevel:
-    total = _sum_by_context(prefixes, times, contexts)
-    return SmoothedLevel(times / np.maximum(total, 1)[prefixes], np.where(total > 0, 0.0, 1.0))
+def relative_frequencies(ngram_counts: np.ndarray, prefixes: np.ndarray, num_contexts: int) -> SmoothedLevel:
+    total = _sum_by_context(prefixes, ngram_counts, num_contexts)
+    return SmoothedLevel(ngram_counts / np.maximum(total, 1)[prefixes], np.where(total > 0, 0.0, 1.0))
 
 
 def add_k(counts: NgramCounts, predictable: np.ndarray, k: float) -> LogProbLevels:
@@ -66,25 +66,27 @@ def add_k(counts: NgramCounts, predictable: np.ndarray, k: float) -> LogProbLeve
 
     The back-off mass is shared evenly by all tokens instead of following the shorter context.
     """
-    size = int(np.count_nonzero(predictable))
-    for n, times in enumerate(counts.counts, start=1):
-        smoothed = add_k_level(times, counts.ngrams.prefixes(n), counts.ngrams.count(n - 1), k, size)
+    num_tokens = int(np.count_nonzero(predictable))
+    for n, level_counts in enumerate(counts.counts, start=1):
+        smoothed = add_k_level(level_counts, counts.ngrams.prefixes(n), counts.ngrams.count(n - 1), k, num_tokens)
         if n == 1:
             smoothed = smoothed._replace(probs=np.where(predictable, smoothed.probs, 0.0))
         yield LogProbLevel.from_level(smoothed)
 
 
-def add_k_level(times: np.ndarray, prefixes: np.ndarray, contexts: int, k: float, size: int) -> SmoothedLevel:
-    total = _sum_by_context(prefixes, times, contexts) + k * size
-    return SmoothedLevel((times + k) / total[prefixes], k * size / total)
+def add_k_level(
+    ngram_counts: np.ndarray, prefixes: np.ndarray, num_contexts: int, k: float, num_tokens: int
+) -> SmoothedLevel:
+    total = _sum_by_context(prefixes, ngram_counts, num_contexts) + k * num_tokens
+    return SmoothedLevel((ngram_counts + k) / total[prefixes], k * num_tokens / total)
 
 
 def witten_bell(counts: NgramCounts, predictable: np.ndarray, min_counts: Sequence[int] = ()) -> LogProbLevels:
     """Interpolated Witten–Bell: a context's back-off mass is proportional to its number of distinct continuations."""
     suffixes = counts.take_suffixes() or counts.ngrams.suffixes()
-    ngrams, times, suffixes, pruned = _prune_levels(counts, list(counts.counts), suffixes, min_counts)
+    ngrams, counts_by_length, suffixes, pruned = _prune_levels(counts, list(counts.counts), suffixes, min_counts)
     probs = uniform_probs(predictable)
-    for n, level_counts in enumerate(times, start=1):
+    for n, level_counts in enumerate(counts_by_length, start=1):
         lower = probs if n == 1 else probs[suffixes[n - 1]]
         smoothed = witten_bell_level(level_counts, ngrams.prefixes(n), ngrams.count(n - 1), pruned[n - 1], lower)
         probs = smoothed.probs
@@ -92,12 +94,12 @@ def witten_bell(counts: NgramCounts, predictable: np.ndarray, min_counts: Sequen
 
 
 def witten_bell_level(
-    times: np.ndarray, prefixes: np.ndarray, contexts: int, pruned: np.ndarray, lower: np.ndarray
+    ngram_counts: np.ndarray, prefixes: np.ndarray, num_contexts: int, pruned: np.ndarray, lower: np.ndarray
 ) -> SmoothedLevel:
-    num_types, pruned_mass = _sum_by_context(prefixes, times > 0, contexts), pruned if len(pruned) else 0.0
-    total = _sum_by_context(prefixes, times, contexts) + pruned_mass + num_types
-    backoff_mass = np.divide(num_types + pruned_mass, total, out=np.ones(contexts), where=total > 0)
-    return SmoothedLevel(times / np.maximum(total, 1)[prefixes] + backoff_mass[prefixes] * lower, backoff_mass)
+    num_types, pruned_mass = _sum_by_context(prefixes, ngram_counts > 0, num_contexts), pruned if len(pruned) else 0.0
+    total = _sum_by_context(prefixes, ngram_counts, num_contexts) + pruned_mass + num_types
+    backoff_mass = np.divide(num_types + pruned_mass, total, out=np.ones(num_contexts), where=total > 0)
+    return SmoothedLevel(ngram_counts / np.maximum(total, 1)[prefixes] + backoff_mass[prefixes] * lower, backoff_mass)
 
 
 def stupid_backoff(counts: NgramCounts, predictable: np.ndarray) -> LogProbLevels:
@@ -105,30 +107,32 @@ def stupid_backoff(counts: NgramCounts, predictable: np.ndarray) -> LogProbLevel
     ngrams, suffixes = counts.ngrams, counts.take_suffixes() or counts.ngrams.suffixes()
     unnormalized, sums = unigram_probs(counts.counts[0], predictable)
     yield LogProbLevel.from_level(SmoothedLevel(unnormalized / sums[0], np.ones(1)))
-    for n, times in enumerate(counts.counts[1:], start=2):
-        lower, shorter = unnormalized[suffixes[n - 1]], sums[suffixes[n - 2]]
-        unnormalized, sums, smoothed = pruned_backoff(times, ngrams.prefixes(n), ngrams.count(n - 1), lower, shorter)
+    for n, level_counts in enumerate(counts.counts[1:], start=2):
+        lower, suffix_sums = unnormalized[suffixes[n - 1]], sums[suffixes[n - 2]]
+        unnormalized, sums, smoothed = pruned_backoff(
+            level_counts, ngrams.prefixes(n), ngrams.count(n - 1), lower, suffix_sums
+        )
         yield LogProbLevel.from_level(smoothed)
 
 
-def unigram_probs(times: np.ndarray, predictable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def unigram_probs(counts: np.ndarray, predictable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Unnormalized unigram scores of stupid back-off, and their sum."""
-    unnormalized = np.where(times > 0, times / max(1, int(times.sum())), BACKOFF_FACTOR * uniform_probs(predictable))
+    unnormalized = np.where(counts > 0, counts / max(1, int(counts.sum())), BACKOFF_FACTOR * uniform_probs(predictable))
     return unnormalized, np.array([unnormalized.sum()])
 
 
 def pruned_backoff(
-    times: np.ndarray, prefixes: np.ndarray, contexts: int, lower: np.ndarray, shorter: np.ndarray
+    ngram_counts: np.ndarray, prefixes: np.ndarray, num_contexts: int, lower: np.ndarray, suffix_sums: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, SmoothedLevel]:
     """Unnormalized scores of longer n-grams, their sum after each context, and the normalized level.
 
-    lower    scores of the suffixes of the n-grams
-    shorter  sums after the suffixes of the contexts
+    lower        scores of the suffixes of the n-grams
+    suffix_sums  sums after the suffixes of the contexts
     """
-    total = _sum_by_context(prefixes, times, contexts)
-    unnormalized = times / np.maximum(total, 1)[prefixes]
-    sums = 1 + BACKOFF_FACTOR * (shorter - _sum_by_context(prefixes, lower, contexts))
-    backoff_mass = np.where(total > 0, BACKOFF_FACTOR * shorter / sums, 1.0)
+    total = _sum_by_context(prefixes, ngram_counts, num_contexts)
+    unnormalized = ngram_counts / np.maximum(total, 1)[prefixes]
+    sums = 1 + BACKOFF_FACTOR * (suffix_sums - _sum_by_context(prefixes, lower, num_contexts))
+    backoff_mass = np.where(total > 0, BACKOFF_FACTOR * suffix_sums / sums, 1.0)
     return unnormalized, sums, SmoothedLevel(unnormalized / sums[prefixes], backoff_mass)
 
 
@@ -149,13 +153,13 @@ class Discounts:
     seen: tuple[int, int, int, int]
 
     @classmethod
-    def estimate(cls, times: np.ndarray) -> Discounts:
-        if len(times) > BLOCK_NGRAMS:
+    def estimate(cls, counts: np.ndarray) -> Discounts:
+        if len(counts) > MIN_COMPILED_NGRAMS:
             from forebear.kernels.kneser_ney import count_of_counts_kernel
 
-            histogram = compile_kernel(count_of_counts_kernel)(times, np.zeros(6, np.int64)).tolist()
+            histogram = compile_kernel(count_of_counts_kernel)(counts, np.zeros(6, np.int64)).tolist()
         else:
-            histogram = np.bincount(np.minimum(times, 5), minlength=5).tolist()
+            histogram = np.bincount(np.minimum(counts, 5), minlength=5).tolist()
         once, twice, thrice, four = counts_of_counts = histogram[1], histogram[2], histogram[3], histogram[4]
         if not (once and twice):
             return cls("half", (0.5, 0.5, 0.5), counts_of_counts)
@@ -163,7 +167,7 @@ class Discounts:
         if thrice:
             discounts = (discount, 2 - 3 * discount * thrice / twice, 3 - 4 * discount * four / thrice)
             # A discount of 0 leaves no mass for unseen tokens; a negative one would create mass.
-            if all(taken > 0 for taken in discounts):
+            if all(value > 0 for value in discounts):
                 return cls("modified", discounts, counts_of_counts)
         return cls("absolute", (discount, discount, discount), counts_of_counts)
 
@@ -171,7 +175,7 @@ class Discounts:
 class KneserNeyLevel(NamedTuple):
     """What the probabilities of one length are computed from."""
 
-    times: np.ndarray  # adjusted counts
+    adjusted_counts: np.ndarray  # adjusted counts
     num_children: np.ndarray  # n-grams of each context, which are contiguous
     suffix_ids: np.ndarray  # of each n-gram
     discounts: np.ndarray  # (4,) of the counts 0, 1, 2 and 3 or more
@@ -194,24 +198,24 @@ def kneser_ney(
     """
     suffixes = counts.take_suffixes() or counts.ngrams.suffixes(pool)
     adjusted_counts = _adjusted_counts(counts, suffixes, end, pool)
-    discounts[:] = [Discounts.estimate(times) for times in adjusted_counts]
+    discounts[:] = [Discounts.estimate(level_counts) for level_counts in adjusted_counts]
     ngrams, adjusted_counts, suffixes, pruned = _prune_levels(counts, adjusted_counts, suffixes, min_counts)
     # Probabilities of shorter n-grams are kept as float32: the rounding is far below the error of any estimate.
-    probs, freed = uniform_probs(predictable).astype(np.float32), np.zeros(0, np.int32)
+    probs, empty = uniform_probs(predictable).astype(np.float32), np.zeros(0, np.int32)
     for n, times in enumerate(adjusted_counts, start=1):
-        taken = np.array([0.0, *discounts[n - 1].taken])
+        level_discounts = np.array([0.0, *discounts[n - 1].taken])
         num_children = np.array([ngrams.vocabulary], np.int32) if n == 1 else ngrams.continuations[n - 2]
         suffix_ids = np.arange(ngrams.vocabulary, dtype=np.int32) if n == 1 else suffixes[n - 1]
-        level = KneserNeyLevel(times, num_children, suffix_ids, taken, pruned[n - 1], probs)
+        level = KneserNeyLevel(times, num_children, suffix_ids, level_discounts, pruned[n - 1], probs)
         # The suffixes of bigrams are the words of the index itself, which must not be overwritten.
-        is_owned = len(times) > BLOCK_NGRAMS and n > 2 and suffix_ids.dtype == np.int32
-        if len(times) > BLOCK_NGRAMS:
+        is_owned = len(times) > MIN_COMPILED_NGRAMS and n > 2 and suffix_ids.dtype == np.int32
+        if len(times) > MIN_COMPILED_NGRAMS:
             log_probs, next_probs = _interpolate_compiled(level, pool, keep_probs=n < ngrams.order, is_owned=is_owned)
         else:
             smoothed = interpolate(level)
             log_probs, next_probs = LogProbLevel.from_level(smoothed), smoothed.probs.astype(np.float32)
         pool.release(probs, times, *([] if is_owned else [suffix_ids]))
-        adjusted_counts[n - 1] = suffixes[n - 1] = times = suffix_ids = freed  # frees memory for the next level
+        adjusted_counts[n - 1] = suffixes[n - 1] = times = suffix_ids = empty  # frees memory for the next level
         del level
         probs = next_probs
         yield log_probs
@@ -219,13 +223,15 @@ def kneser_ney(
 
 def interpolate(level: KneserNeyLevel) -> SmoothedLevel:
     """Interpolated probabilities and back-off mass: numpy reference of `interpolate_kernel`."""
-    times, num_children, suffix_ids, discounts, pruned, lower = level
-    prefixes, discounted = np.repeat(np.arange(len(num_children)), num_children), discounts[np.minimum(times, 3)]
+    counts, num_children, suffix_ids, discounts, pruned, lower = level
+    prefixes, discounted = np.repeat(np.arange(len(num_children)), num_children), discounts[np.minimum(counts, 3)]
     pruned_mass = pruned if len(pruned) else 0.0
-    total, left = (_sum_by_context(prefixes, values, len(num_children)) + pruned_mass for values in (times, discounted))
-    left = np.divide(left, total, out=np.ones(len(num_children)), where=total > 0)
-    own_probs = (times - discounted) / np.where(total > 0, total, 1.0)[prefixes]
-    return SmoothedLevel(own_probs + left[prefixes] * lower[suffix_ids], left)
+    total, backoff_mass = (
+        _sum_by_context(prefixes, values, len(num_children)) + pruned_mass for values in (counts, discounted)
+    )
+    backoff_mass = np.divide(backoff_mass, total, out=np.ones(len(num_children)), where=total > 0)
+    discounted_probs = (counts - discounted) / np.where(total > 0, total, 1.0)[prefixes]
+    return SmoothedLevel(discounted_probs + backoff_mass[prefixes] * lower[suffix_ids], backoff_mass)
 
 
 def _interpolate_compiled(
@@ -234,23 +240,26 @@ def _interpolate_compiled(
     """Block by block; only logarithms are kept, and probabilities where longer n-grams need them."""
     from forebear.kernels.kneser_ney import interpolate_kernel
 
-    times, num_children, suffix_ids, _, _, lower = level
-    block = max(BLOCK, int(num_children.max(initial=0)))
-    block_probs, block_mass = np.empty(block), np.empty(BLOCK)
-    probs = pool.empty(len(times) if keep_probs else 0, np.float32)
+    counts, num_children, suffix_ids, _, _, lower = level
+    block_size = max(NGRAMS_PER_BLOCK, int(num_children.max(initial=0)))
+    block_probs, block_mass = np.empty(block_size), np.empty(NGRAMS_PER_BLOCK)
+    probs = pool.empty(len(counts) if keep_probs else 0, np.float32)
     # Each suffix id is read once, before the logarithm of its n-gram overwrites it.
-    logs = suffix_ids.view(np.float32) if is_owned else pool.empty(len(times), np.float32)
+    logs = suffix_ids.view(np.float32) if is_owned else pool.empty(len(counts), np.float32)
     log_probs = LogProbLevel(logs, pool.empty(len(num_children), np.float32))
-    context = at = 0
+    context = first_ngram = 0
     while context < len(num_children):
-        next_context, end = compile_kernel(interpolate_kernel)(*level, context, at, block_probs, block_mass)
+        next_context, end = compile_kernel(interpolate_kernel)(*level, context, first_ngram, block_probs, block_mass)
         if keep_probs:
-            probs[at:end] = block_probs[: end - at]
-        to_log_probs(block_probs[: end - at], log_probs.log_probs[at:end])
+            probs[first_ngram:end] = block_probs[: end - first_ngram]
+        to_log_probs(block_probs[: end - first_ngram], log_probs.log_probs[first_ngram:end])
         to_log_probs(block_mass[: next_context - context], log_probs.backoffs[context:next_context])
-        if any(new // PROGRESS_NGRAMS > old // PROGRESS_NGRAMS for new, old in ((next_context, context), (end, at))):
-            release_pages(times, num_children, suffix_ids, lower, probs, *log_probs)
-        context, at = next_context, end
+        if any(
+            new // PROGRESS_NGRAMS > old // PROGRESS_NGRAMS
+            for new, old in ((next_context, context), (end, first_ngram))
+        ):
+            release_pages(counts, num_children, suffix_ids, lower, probs, *log_probs)
+        context, first_ngram = next_context, end
     return log_probs, probs
 
 
@@ -261,7 +270,7 @@ def _adjusted_counts(
     ngrams, adjusted_levels = counts.ngrams, []
     begin, num_ngrams = end, 1  # the n-grams that begin with `end` are contiguous, and occur only where a text begins
     for n in range(1, ngrams.order):
-        if len(suffixes[n]) <= BLOCK_NGRAMS:
+        if len(suffixes[n]) <= MIN_COMPILED_NGRAMS:
             type_counts = np.bincount(suffixes[n], minlength=ngrams.count(n)).astype(np.int64)
         else:
             from forebear.kernels.kneser_ney import count_suffix_types_kernel
@@ -281,26 +290,32 @@ def _adjusted_counts(
 
 
 def _prune_levels(
-    counts: NgramCounts, times: list[np.ndarray], suffixes: list[np.ndarray], min_counts: Sequence[int]
+    counts: NgramCounts, counts_by_length: list[np.ndarray], suffixes: list[np.ndarray], min_counts: Sequence[int]
 ) -> tuple[NgramIndex, list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
-    """N-grams with sufficient counts, their `times` and suffixes, and the pruned mass of each context."""
+    """N-grams with sufficient counts, their `counts_by_length` and suffixes, and the pruned mass of each context."""
     ngrams = counts.ngrams
     if not any(min_counts):
-        return ngrams, times, suffixes, [np.zeros(0)] * ngrams.order
-    words, continuations, kept_times, kept_suffixes, lost = [], [], [times[0]], [suffixes[0]], [np.zeros(0)]
-    is_kept_context, numbers = np.ones(ngrams.vocabulary, bool), np.arange(ngrams.vocabulary)
+        return ngrams, counts_by_length, suffixes, [np.zeros(0)] * ngrams.order
+    words, continuations, kept_counts, kept_suffixes, pruned_masses = (
+        [],
+        [],
+        [counts_by_length[0]],
+        [suffixes[0]],
+        [np.zeros(0)],
+    )
+    is_kept_context, new_ids = np.ones(ngrams.vocabulary, bool), np.arange(ngrams.vocabulary)
     for n in range(2, ngrams.order + 1):
         is_kept = counts.counts[n - 1] >= min_count_for(min_counts, n)
         prefixes = ngrams.prefixes(n)
         num_children = np.bincount(prefixes[is_kept], minlength=ngrams.count(n - 1))
-        pruned_mass = _sum_by_context(prefixes[~is_kept], times[n - 1][~is_kept], ngrams.count(n - 1))
+        pruned_mass = _sum_by_context(prefixes[~is_kept], counts_by_length[n - 1][~is_kept], ngrams.count(n - 1))
         words.append(ngrams.words[n - 2][is_kept])
         continuations.append(num_children[is_kept_context].astype(np.int32))
-        kept_times.append(times[n - 1][is_kept])
-        kept_suffixes.append(numbers[suffixes[n - 1][is_kept]])
-        lost.append(pruned_mass[is_kept_context])
-        is_kept_context, numbers = is_kept, np.cumsum(is_kept) - 1
-    return NgramIndex(ngrams.vocabulary, tuple(words), tuple(continuations)), kept_times, kept_suffixes, lost
+        kept_counts.append(counts_by_length[n - 1][is_kept])
+        kept_suffixes.append(new_ids[suffixes[n - 1][is_kept]])
+        pruned_masses.append(pruned_mass[is_kept_context])
+        is_kept_context, new_ids = is_kept, np.cumsum(is_kept) - 1
+    return NgramIndex(ngrams.vocabulary, tuple(words), tuple(continuations)), kept_counts, kept_suffixes, pruned_masses
 
 
 def prune_ngrams(counts: NgramCounts, min_counts: Sequence[int]) -> NgramIndex:
@@ -381,7 +396,7 @@ class NgramConfig:
         predictable: np.ndarray,
         end: int,
         discounts: list[Discounts],
-        room: ArrayPool = UNBOUNDED_POOL,
+        pool: ArrayPool = UNBOUNDED_POOL,
     ) -> LogProbLevels:
         """Probabilities, length by length; Kneser–Ney fills the list of discounts before the first."""
         discounts.clear()
@@ -394,4 +409,4 @@ class NgramConfig:
                 return witten_bell(counts, predictable, self.min_count_by_length)
             case "stupid":
                 return stupid_backoff(counts, predictable)
-        return kneser_ney(counts, predictable, end, discounts, self.min_count_by_length, room)
+        return kneser_ney(counts, predictable, end, discounts, self.min_count_by_length, pool)
