@@ -1,4 +1,4 @@
-"""What the tests of asking share: the shares of answers, and a run that finds what is hidden and was never trained."""
+"""Shared by the tests of prompting: probabilities of answers, and an untrained masked language model."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from forebear.models.bert import BertSpec
 from forebear.nn.masked_lm import MaskedLM
 
 
-def shares(chosen: PromptAnswer) -> dict[str, float]:
-    return {answer.name: answer.probability for answer in chosen.answers}
+def answer_probabilities(prompted: PromptAnswer) -> dict[str, float]:
+    return {answer.name: answer.probability for answer in prompted.answers}
 
 
 def softmax(logs: list[float]) -> list[float]:
@@ -21,7 +21,7 @@ def softmax(logs: list[float]) -> list[float]:
     return [weight / sum(weights) for weight in weights]
 
 
-def restorer_of(tokenizer: Tokenizer, context: int = 32) -> MaskedLM:
+def untrained_masked_lm(tokenizer: Tokenizer, context: int = 32) -> MaskedLM:
     """An untrained BERT whose answers differ clearly."""
     model = BertSpec(width=16, depth=2, heads=2, context=context).build(tokenizer).initialize(1)
     with torch.no_grad():

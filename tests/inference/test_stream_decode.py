@@ -1,4 +1,4 @@
-"""Text piece by piece is the text: characters whole, stop strings never shown, spaces as between words."""
+"""Streamed text: pieces join to the decoded text, characters come whole, stop strings are never shown."""
 
 import numpy as np
 import pytest
@@ -18,44 +18,44 @@ TOKENIZERS = {
 }
 
 
-def heard(tokenizer, prompt, ids, stop=()):
-    continuation = TextStream(tokenizer, prompt, stop)
+def stream_pieces(tokenizer, prompt, ids, stop=()):
+    stream = TextStream(tokenizer, prompt, stop)
     pieces = []
     for i in ids:
-        pieces.append(continuation.append(i))
-        if continuation.stopped:
+        pieces.append(stream.append(i))
+        if stream.stopped:
             break
-    pieces.append(continuation.finish())
-    assert "".join(pieces) == continuation.text
+    pieces.append(stream.finish())
+    assert "".join(pieces) == stream.text
     return pieces
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
 @given(data=st.data())
-def test_pieces_joined_are_what_decoding_gives(kind, data):
+def test_joined_pieces_equal_the_decoded_text(kind, data):
     tokenizer = TOKENIZERS[kind]
-    plain = sorted(set(range(tokenizer.vocab_size)) - tokenizer.special_ids) + [
+    text_ids = sorted(set(range(tokenizer.vocab_size)) - tokenizer.special_ids) + [
         i for i in [tokenizer.unk_id] if i is not None
     ]
-    ids = st.lists(st.sampled_from(plain), max_size=12)
+    ids = st.lists(st.sampled_from(text_ids), max_size=12)
     prompt = tokenizer.encode(data.draw(st.sampled_from(["", "the", "你好", "the cat's (", "naïve 😀"]))).ids.tolist()
-    following = data.draw(ids)
-    whole, before = tokenizer.decode([*prompt, *following]), tokenizer.decode(prompt)
-    assert whole.startswith(before)
-    assert "".join(heard(tokenizer, prompt, following)) == whole[len(before) :]
+    continuation = data.draw(ids)
+    decoded, decoded_prompt = tokenizer.decode([*prompt, *continuation]), tokenizer.decode(prompt)
+    assert decoded.startswith(decoded_prompt)
+    assert "".join(stream_pieces(tokenizer, prompt, continuation)) == decoded[len(decoded_prompt) :]
 
 
-def test_a_character_waits_for_all_its_bytes():
+def test_character_is_streamed_only_with_all_its_bytes():
     tokenizer = TOKENIZERS["bytepair"]
     ids = [
         tokenizer.token_to_id(next(c for c, byte in BYTE_OF_CHARACTER.items() if byte == b)) for b in "你😀a".encode()
     ]
-    pieces = heard(tokenizer, [], ids)
+    pieces = stream_pieces(tokenizer, [], ids)
     assert pieces == ["", "", "你", "", "", "", "😀", "a", ""]
-    assert heard(tokenizer, [], ids[:2])[-1] == "\ufffd"  # it never came: shown as decoding shows it
+    assert stream_pieces(tokenizer, [], ids[:2])[-1] == "\ufffd"  # incomplete: shown as decoding shows it
 
 
-def test_bytes_are_those_of_the_library():
+def test_token_bytes_equal_those_of_the_library():
     tokenizer = TOKENIZERS["bytepair"]
     for i in sorted(set(range(tokenizer.vocab_size)) - tokenizer.special_ids):
         assert token_bytes(tokenizer.id_to_token(i)).decode(errors="replace") == tokenizer.decode([i])
@@ -65,7 +65,7 @@ def test_bytes_are_those_of_the_library():
 @given(st.text("ab", max_size=20), st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=3))
 def test_stop_strings_are_cut_off_and_never_shown(text, stops):
     tokenizer = train_tokenizer("characters", ["ab"], min_count=1)
-    pieces = heard(tokenizer, [], tokenizer.encode(text).ids.tolist(), stops)
+    pieces = stream_pieces(tokenizer, [], tokenizer.encode(text).ids.tolist(), stops)
     expected = text
     for n in range(len(text) + 1):  # the first moment at which the text holds one
         if any(stop in text[:n] for stop in stops):
@@ -74,8 +74,8 @@ def test_stop_strings_are_cut_off_and_never_shown(text, stops):
     assert "".join(pieces) == expected
 
 
-def test_a_stop_string_may_cross_the_borders_of_tokens():
-    words = TOKENIZERS["words"]
-    ids = words.encode("the cat, really").ids.tolist()
-    assert "".join(heard(words, [], ids, ["t, r"])) == "the ca"
-    assert "".join(heard(words, [], ids, ["t,r"])) == words.decode(np.array(ids)) == "the cat, really"
+def test_stop_string_may_cross_token_boundaries():
+    tokenizer = TOKENIZERS["words"]
+    ids = tokenizer.encode("the cat, really").ids.tolist()
+    assert "".join(stream_pieces(tokenizer, [], ids, ["t, r"])) == "the ca"
+    assert "".join(stream_pieces(tokenizer, [], ids, ["t,r"])) == tokenizer.decode(np.array(ids)) == "the cat, really"

@@ -1,4 +1,4 @@
-"""Words that are read by how they are written have vectors, and so neighbours, whether they were ever seen or not."""
+"""Words of character-level models have vectors, and so neighbors, whether they were seen in training or not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from small_runs import text, trained
 
 
 @pytest.mark.parametrize("name", ["cnn_rnn", "elmo"])
-def test_words_that_were_never_seen_have_neighbours(name: str, tmp_path: Path):
+def test_unseen_words_of_character_level_models_have_neighbors(name: str, tmp_path: Path):
     (tmp_path / "text.txt").write_text(text(), encoding="utf-8")
     run = Run.open(trained(name, tmp_path, tokenizer="words", steps=3).path)
     known, unseen = run.neighbours(["river", "rivers"], top=3)

@@ -1,4 +1,4 @@
-"""Runs that no other program reads: who wants to export one is told what can be, and what to do instead."""
+"""Runs that no other program can read: export is refused, with what can be exported and what to do instead."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
 
 
-def test_who_has_what_no_other_program_reads_is_told_what_to_do(tmp_path: Path):
+def test_hmm_export_is_refused_with_alternatives(tmp_path: Path):
     tagged = tmp_path / "tagged.txt"
     tagged.write_text("".join(f"the/d {noun}/n ran/v\n" for noun in ("cat", "dog", "fox", "hen")) * 2)
     (tmp_path / "plain.txt").write_text("The cat sat.\nThe dog ran.\nA fox saw it.\n" * 9)
-    hidden = fb.pretrain("hmm", tmp_path / "plain.txt", to=tmp_path / "hidden", epochs=1)
-    tags = fb.pretrain("hmm", tagged, to=tmp_path / "tags")
-    for run, here in (
-        (hidden, "use it here: forebear score, next, generate, ask, measure; or count n-grams"),
-        (tags, f"have its answers in a file instead: forebear tag {tags.folder.path} --in FILE --out FILE"),
+    unsupervised = fb.pretrain("hmm", tmp_path / "plain.txt", to=tmp_path / "hidden", epochs=1)
+    tagger = fb.pretrain("hmm", tagged, to=tmp_path / "tags")
+    for run, hint in (
+        (unsupervised, "use it here: forebear score, next, generate, ask, measure; or count n-grams"),
+        (tagger, f"have its answers in a file instead: forebear tag {tagger.folder.path} --in FILE --out FILE"),
     ):
-        for form in (None, "arpa"):
+        for file_format in (None, "arpa"):
             with pytest.raises(InputError) as caught:
-                run.export(tmp_path / "out", format=form)
-            assert caught.value.hint.startswith(here)
+                run.export(tmp_path / "out", format=file_format)
+            assert caught.value.hint.startswith(hint)
             assert "ngram as arpa; gpt, bert, " in caught.value.hint
             assert "adapted from" not in caught.value.hint  # there is no such run
 
 
-def test_the_run_that_a_task_began_with_is_exported_if_it_can_be(tmp_path: Path):
+def test_task_export_is_refused_with_its_exportable_base_run(tmp_path: Path):
     (tmp_path / "plain.txt").write_text("The cat sat.\nThe dog ran.\nA fox saw it.\n" * 9)
     rows = "".join(f"{word} day\t{label}\n" for word, label in zip("abcdefgh", "xyxyxyxy", strict=True))
     (tmp_path / "rows.tsv").write_text(rows)

@@ -1,4 +1,4 @@
-"""Shared by tests of threads and of interrupts: small runs of every kind, all their verbs, and texts of new words."""
+"""Shared by the tests of threads and interrupts: small runs of every kind, calls of all their verbs, and new texts."""
 
 from __future__ import annotations
 
@@ -21,8 +21,19 @@ KNOWN = ["The", "cat", "dog", "sat", "by", "the", "river", "saw", "old", "fox", 
 SYLLABLES = "ba ko ri tu sen mal dro ved lin gho pax ume".split()
 HAN = "春夏秋冬山水花鸟风月天地人大小上下"
 PASSAGE = "Anna lives in Oslo. The cat of Anna lives in Rome, and the dog in Paris."
-DEAR = {"generate", "stream", "ask", "choose", "answer", "translate", "fill", "next", "measure", "examine"}  # per text
-BATCH = 10  # texts that are asked at once
+EXPENSIVE = {
+    "generate",
+    "stream",
+    "ask",
+    "choose",
+    "answer",
+    "translate",
+    "fill",
+    "next",
+    "measure",
+    "examine",
+}  # per text
+BATCH = 10  # texts in one call
 
 Verb = Callable[[Run, Sequence[str]], Any]
 TASKS = {
@@ -36,25 +47,25 @@ KINDS = [*NAMES, *(f"{name}-{task}" for task, names in TASKS.items() for name in
 
 
 class Job(NamedTuple):
-    """A verb, and the texts it is asked about together."""
+    """A verb and the texts of one call."""
 
     verb: str
     texts: tuple[str, ...]
 
 
-def made(kind: str, folder: Path) -> Path:
-    """A run of this kind, hardly trained."""
+def train_run(kind: str, folder: Path) -> Path:
+    """A run of this kind after very few steps."""
     name, _, task = kind.partition("-")
     if task == "subwords":
         return trained(name, folder, steps=2, subwords=True).path
     steps: dict[str, Any] = {"steps": 2} if settings_kind(model_spec(name)) in ("descending", "sweeping") else {}
     if not task:
-        how: dict[str, Any] = {"epochs": 1} if name == "hmm" else steps
-        return trained(name, folder, **how).path
-    begin = trained(name, folder, context=40, **steps).path if name in ("lstm", "elmo", "bert") else name
+        settings: dict[str, Any] = {"epochs": 1} if name == "hmm" else steps
+        return trained(name, folder, **settings).path
+    base = trained(name, folder, context=40, **steps).path if name in ("lstm", "elmo", "bert") else name
     if name == "hmm":
         steps = {"steps": None, "threads": None}  # it counts
-    return adapted(begin, task, folder, **steps).path
+    return adapted(base, task, folder, **steps).path
 
 
 def verbs_of(kind: str, run: Run) -> dict[str, Verb]:
@@ -64,8 +75,8 @@ def verbs_of(kind: str, run: Run) -> dict[str, Verb]:
     is_table, composes = run.folder.spec.learning == "sweeping", "subwords" in kind
     zeros: dict[str, Any] = {"zeros": True} if is_table else {}
 
-    def said(text: str) -> str:
-        """What a table has a vector of."""
+    def known_text(text: str) -> str:
+        """The words of a text that a table of word vectors knows."""
         if not is_table:
             return text
         known = " ".join(["cat", *(word for word in text.split() if word in KNOWN)])
@@ -73,86 +84,92 @@ def verbs_of(kind: str, run: Run) -> dict[str, Verb]:
 
     verbs: dict[str, Verb] = {
         "score": lambda run, texts: run.score(texts),
-        "next": lambda run, texts: [run.next(one) for one in texts],
+        "next": lambda run, texts: [run.next(item) for item in texts],
         "generate": lambda run, texts: run.generate(texts, length=3),
-        "fill": lambda run, texts: [run.fill(f"{one} ____") for one in texts],
+        "fill": lambda run, texts: [run.fill(f"{item} ____") for item in texts],
         "ask": lambda run, texts: run.ask(texts, labels=["cat", "dog"]),
         "embed": lambda run, texts: run.embed(texts, words=True, **zeros),
-        "neighbours": lambda run, texts: run.neighbours(texts, among=[said(one) for one in texts], top=3),
-        "similarity": lambda run, texts: [run.similarity(said(one), said(two)) for one, two in _pairs(texts)],
-        "odd-one-out": lambda run, texts: run.odd_one_out([said(f"{one} dog cat") for one in (*texts[:3], "the hill")]),
+        "neighbours": lambda run, texts: run.neighbours(texts, among=[known_text(item) for item in texts], top=3),
+        "similarity": lambda run, texts: [
+            run.similarity(known_text(item), known_text(other)) for item, other in _pairs(texts)
+        ],
+        "odd-one-out": lambda run, texts: run.odd_one_out(
+            [known_text(f"{item} dog cat") for item in (*texts[:3], "the hill")]
+        ),
         "analogy": lambda run, texts: run.analogy("cat", "dog", "fox"),
         "classify": lambda run, texts: run.classify(list(_pairs(texts)) if "pairs" in kind else texts),
         "tag": lambda run, texts: run.tag(texts),
-        "answer": lambda run, texts: run.answer([f"Where is {one}?" for one in texts], f"{PASSAGE} {texts[0]}"),
-        "choose": lambda run, texts: [run.choose(one, [two, "the cat sat"]) for one, two in _pairs(texts)],
+        "answer": lambda run, texts: run.answer([f"Where is {item}?" for item in texts], f"{PASSAGE} {texts[0]}"),
+        "choose": lambda run, texts: [run.choose(item, [other, "the cat sat"]) for item, other in _pairs(texts)],
         "translate": lambda run, texts: run.translate(texts, length=4),
     }
-    chosen = {name: verb for name, verb in verbs.items() if name in names}
+    selected = {name: verb for name, verb in verbs.items() if name in names}
     if "score" in names and "token" not in run.heads:
-        chosen["totals"] = lambda run, texts: run.totals(texts)
-        chosen["stream"] = lambda run, texts: ["".join(run.stream(one, length=3)) for one in texts]
-        chosen["greedy"] = lambda run, texts: run.generate(texts, length=3, temperature=0)
+        selected["totals"] = lambda run, texts: run.totals(texts)
+        selected["stream"] = lambda run, texts: ["".join(run.stream(item, length=3)) for item in texts]
+        selected["greedy"] = lambda run, texts: run.generate(texts, length=3, temperature=0)
     if not run.metadata.get("task") and "translation" not in run.heads:
-        chosen["measure"] = lambda run, texts: run.measure(file, limit=2000)
-    missing = names - set(chosen)
+        selected["measure"] = lambda run, texts: run.measure(file, limit=2000)
+    missing = names - set(selected)
     assert not missing, f"{kind} can be asked to {missing}, which nobody tests"
-    return chosen
+    return selected
 
 
 def _pairs(texts: Sequence[str]) -> Sequence[tuple[str, str]]:
-    return [(one, texts[number - 1]) for number, one in enumerate(texts)]
+    return [(text, texts[number - 1]) for number, text in enumerate(texts)]
 
 
 def new_texts(count: int, seed: int) -> list[str]:
-    """Texts of known words and of words that nobody has met; some words are in several texts."""
-    chance = random.Random(seed)
-    invented = ["".join(chance.choices(SYLLABLES, k=chance.randint(1, 4))) for _ in range(max(4, count))]
-    made = []
+    """Texts of known and of invented words; some words occur in several texts."""
+    rng = random.Random(seed)
+    invented = ["".join(rng.choices(SYLLABLES, k=rng.randint(1, 4))) for _ in range(max(4, count))]
+    texts = []
     for _ in range(count):
-        words = chance.choices(invented, k=chance.randint(2, 5)) + chance.choices(KNOWN, k=3)
-        chance.shuffle(words)
-        marks = [chance.choice(["", "", "", ",", "-", "'s"]) for _ in words]
+        words = rng.choices(invented, k=rng.randint(2, 5)) + rng.choices(KNOWN, k=3)
+        rng.shuffle(words)
+        marks = [rng.choice(["", "", "", ",", "-", "'s"]) for _ in words]
         words = [f"{word}{mark}" for word, mark in zip(words, marks, strict=True)]
-        made.append(" ".join(words) + chance.choice([".", "!", "", " " + "".join(chance.choices(HAN, k=4))]))
-    return made
+        texts.append(" ".join(words) + rng.choice([".", "!", "", " " + "".join(rng.choices(HAN, k=4))]))
+    return texts
 
 
-def jobs_of(verbs: Mapping[str, Verb], count: int, seed: int, *, dear: int = 20) -> list[Job]:
-    """Every verb, asked about so many new texts; those that cost much per text about one in `dear`."""
-    made = []
+def jobs_of(verbs: Mapping[str, Verb], count: int, seed: int, *, expensive_divisor: int = 20) -> list[Job]:
+    """Calls of every verb with so many new texts; expensive ones about 1 / `expensive_divisor`."""
+    jobs = []
     for number, verb in enumerate(sorted(verbs)):
-        own = max(2, count // dear) if verb in DEAR | {"greedy", "neighbours", "similarity"} else count
-        if verb in ("analogy", "measure"):  # asked about no text
-            own = 1
-        texts = new_texts(own, seed * 100 + number)
-        made += [Job(verb, tuple(texts[at : at + BATCH])) for at in range(0, own, BATCH)]
-    random.Random(seed).shuffle(made)
-    return made
+        num_texts = (
+            max(2, count // expensive_divisor) if verb in EXPENSIVE | {"greedy", "neighbours", "similarity"} else count
+        )
+        if verb in ("analogy", "measure"):  # takes no text
+            num_texts = 1
+        texts = new_texts(num_texts, seed * 100 + number)
+        jobs += [Job(verb, tuple(texts[start : start + BATCH])) for start in range(0, num_texts, BATCH)]
+    random.Random(seed).shuffle(jobs)
+    return jobs
 
 
-def answered(run: Run, verbs: Mapping[str, Verb], jobs: Sequence[Job]) -> list[Any]:
-    return [plain(verbs[job.verb](run, job.texts)) for job in jobs]
+def answer_jobs(run: Run, verbs: Mapping[str, Verb], jobs: Sequence[Job]) -> list[Any]:
+    return [flatten(verbs[job.verb](run, job.texts)) for job in jobs]
 
 
-class Plain(NamedTuple):
-    """An answer as its words and its numbers."""
+class FlatAnswer(NamedTuple):
+    """An answer as its words and numbers."""
 
     words: tuple[Any, ...]
     numbers: np.ndarray
 
-    def agrees(self, other: Plain, tolerance: float) -> bool:
-        """Numbers may differ by so much where networks make them; all else may not."""
+    def agrees(self, other: FlatAnswer, tolerance: float) -> bool:
+        """Whether words are equal and numbers close."""
         if self.words != other.words or self.numbers.shape != other.numbers.shape:
             return False
         return bool(np.allclose(self.numbers, other.numbers, rtol=tolerance, atol=tolerance, equal_nan=True))
 
 
-def plain(answer: Any) -> Plain:
+def flatten(answer: Any) -> FlatAnswer:
     words: list[Any] = []
     numbers: list[np.ndarray] = []
     _flatten(answer, words.append, numbers.append)
-    return Plain(tuple(words), np.concatenate([np.zeros(0), *numbers]))
+    return FlatAnswer(tuple(words), np.concatenate([np.zeros(0), *numbers]))
 
 
 def _flatten(value: Any, word: Callable[[Any], None], number: Callable[[np.ndarray], None]) -> None:
@@ -164,13 +181,13 @@ def _flatten(value: Any, word: Callable[[Any], None], number: Callable[[np.ndarr
             if field.name not in ("seconds", "took"):  # how long it took
                 inner(getattr(value, field.name))
     elif isinstance(value, Mapping):
-        for key, one in value.items():
+        for key, item in value.items():
             word(key)
-            inner(one)
+            inner(item)
     elif isinstance(value, list | tuple):
         word(len(value))
-        for one in value:
-            inner(one)
+        for item in value:
+            inner(item)
     else:
         assert value is None or isinstance(value, str | int | np.integer | Path), type(value)
         word(value)

@@ -1,4 +1,4 @@
-"""Predictors whose every probability can be worked out by hand, and one that remembers all of its row."""
+"""Language models whose every probability can be worked out by hand, and one that depends on the whole prefix."""
 
 import hashlib
 from itertools import pairwise
@@ -6,8 +6,8 @@ from itertools import pairwise
 import numpy as np
 
 
-class Tabled:
-    """log P(next given last) from a table (V, V); context and cost are as asked."""
+class BigramTable:
+    """log P(next given last) from a table (V, V)."""
 
     is_pseudo_likelihood = False
 
@@ -15,7 +15,7 @@ class Tabled:
         with np.errstate(divide="ignore"):
             self.logs = np.log(np.asarray(table, np.float64))
         self.max_length = context
-        self.batches = []  # how many rows came at once
+        self.batches = []  # the size of each batch
 
     @property
     def vocab_size(self):
@@ -29,11 +29,11 @@ class Tabled:
         return np.stack([self.logs[row[-1]] for row in rows])
 
     def start_decoding(self, rows, room):
-        return Reading(self, rows, room)
+        return WholeRowDecoder(self, rows, room)
 
 
-class Reading:
-    """Continues rows by asking the predictor about each whole row; refuses what the protocol does not allow."""
+class WholeRowDecoder:
+    """Continues rows by scoring each whole row again; asserts that the decoding protocol is followed."""
 
     def __init__(self, predictor, rows, room):
         self.predictor, self.rows, self.room = predictor, [list(row) for row in rows], room
@@ -52,8 +52,8 @@ class Reading:
         self.rows = [list(self.rows[n]) for n in rows]
 
 
-class Dreaming(Tabled):
-    """Scores that depend on every token of a row: rows that are mixed up or cut give other texts."""
+class HashedLM(BigramTable):
+    """Scores from a hash of the whole row: rows that are confused or truncated give other texts."""
 
     def __init__(self, vocabulary, spread=2.0, context=None):
         self._size, self.spread, self.max_length, self.batches = vocabulary, spread, context, []
@@ -75,29 +75,29 @@ class Dreaming(Tabled):
         return np.stack([self._logs(row) for row in rows])
 
 
-def counted(tokenizer, texts, add=0.0):
-    """The bigrams of some texts, each between two ends: shares of counts, with `add` more for each token but specials.
+def bigram_model(tokenizer, texts, add=0.0):
+    """The bigram model of some texts, each between two end tokens, with `add` added to all counts but of specials.
 
-    A context that was never seen leaves everything equally likely.
+    An unseen context gives a uniform distribution.
     """
-    end, never = (
+    end, blocked = (
         tokenizer.special_roles["end"],
         sorted(tokenizer.special_ids - {tokenizer.special_roles["end"], tokenizer.unk_id}),
     )
     table = np.zeros((tokenizer.vocab_size, tokenizer.vocab_size))
     for text in texts:
         row = [end, *tokenizer.encode(text).ids.tolist(), end]
-        for before, after in pairwise(row):
-            table[before, after] += 1
+        for previous, following in pairwise(row):
+            table[previous, following] += 1
     table += add
-    table[:, never] = 0
-    even = np.ones(tokenizer.vocab_size)
-    even[never] = 0
+    table[:, blocked] = 0
+    uniform_row = np.ones(tokenizer.vocab_size)
+    uniform_row[blocked] = 0
     empty = table.sum(axis=1) == 0
-    table[empty] = even
-    return Tabled(table / table.sum(axis=1, keepdims=True))
+    table[empty] = uniform_row
+    return BigramTable(table / table.sum(axis=1, keepdims=True))
 
 
-def uniform(tokenizer):
-    """Every token as likely as any other."""
-    return Tabled(np.full((tokenizer.vocab_size, tokenizer.vocab_size), 1 / tokenizer.vocab_size))
+def uniform_model(tokenizer):
+    """The model with equal probability for every token."""
+    return BigramTable(np.full((tokenizer.vocab_size, tokenizer.vocab_size), 1 / tokenizer.vocab_size))
