@@ -13,7 +13,10 @@ import pytest
 from hypothesis import settings
 
 ROOT = Path(__file__).parent.parent
-LONGEST_TESTS = ("test_a_block_succeeds", "test_the_demo_runs_and_goes_on")  # first, so that nobody waits at the end
+LONGEST_TESTS = (
+    "test_readme_block_succeeds_in_process",
+    "test_the_demo_runs_and_goes_on",
+)  # first, so that nobody waits at the end
 MAX_EXAMPLES = 15  # of one property in a default run; a test may ask for fewer
 SLOW_SECONDS = 5.0  # CPU seconds of a test; from here on it needs the marker `slow`, and is reported without
 MAX_SECONDS = 45.0  # of a test without the marker: a failure. The first to use a kernel in a fresh clone compiles it.

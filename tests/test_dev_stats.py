@@ -1,4 +1,4 @@
-"""Each row of `./dev stats`, counted on small made-up trees."""
+"""Each row of `./dev stats`, counted on small made-up projects."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_files_and_lines_are_counted(tmp_path: Path):
     assert rows["lines"].verdict == "ok"
 
 
-def test_classes_defined_twice_are_public_and_at_the_top_level(tmp_path: Path):
+def test_public_top_level_classes_defined_twice_are_counted(tmp_path: Path):
     text = "class Batch:\n    class Inner: ...\nclass _Private: ...\n"
     row = measure(tmp_path, data__a=text, nn__b=text, nn__c="class Other: ...\n")["classes"]
     assert (row.value, row.places, row.verdict) == (1, ["Batch: data/a.py:1, nn/b.py:1"], "over")
@@ -69,7 +69,7 @@ def test_classes_defined_twice_are_public_and_at_the_top_level(tmp_path: Path):
         (["settings__units", "training__settings"], True),
     ],
 )
-def test_module_names_in_several_rooms(tmp_path: Path, places: list[str], repeated: bool):
+def test_module_name_in_several_rooms_is_counted(tmp_path: Path, places: list[str], repeated: bool):
     row = measure(tmp_path, **dict.fromkeys(places, ""))["stems"]
     assert row.value == int(repeated)
 
@@ -87,17 +87,17 @@ def test_module_names_in_several_rooms(tmp_path: Path, places: list[str], repeat
         ("task_comparing", True),
     ],
 )
-def test_gerunds(stem: str, gerund: bool):
+def test_gerund_names_are_recognized(stem: str, gerund: bool):
     assert stats.is_gerund(stem) == gerund
 
 
 @pytest.mark.parametrize("name", ["trained", "_told", "unspoken", "rebuilt", "found", "undefined"])
-def test_participles(name: str):
+def test_participle_names_are_recognized(name: str):
     assert stats.is_participle(name)
 
 
 @pytest.mark.parametrize("name", ["train", "is_trained", "embed", "speed", "read", "put", "split", "closed", "unknown"])
-def test_names_that_are_not_participles(name: str):
+def test_other_names_are_not_taken_for_participles(name: str):
     assert not stats.is_participle(name)
 
 
@@ -123,7 +123,7 @@ def test_functions_methods_and_properties_are_searched_for_participles(tmp_path:
     assert row.places == ["a.py:1: made", "a.py:4: trained", "a.py:5: _kept"]
 
 
-def test_told_is_found_in_every_kind_of_identifier(tmp_path: Path):
+def test_told_is_counted_in_every_kind_of_identifier(tmp_path: Path):
     text = """\
     from a import told, b as told
     def told(told, *, x): "told"
@@ -160,12 +160,12 @@ def pairs(root: Path, **files: str) -> list[str]:
     return measure(root, **files)["pairs"].places
 
 
-def test_the_same_lines_in_two_files_are_one_pair(tmp_path: Path):
+def test_same_lines_in_two_files_are_one_pair(tmp_path: Path):
     spaced = STEPS.replace("    ", "  ").replace("'''Train.'''", "'''Other words.'''")
     assert pairs(tmp_path, a=STEPS, b="x = 1\n" + spaced) == ["a.py:3-12 ~ b.py:4-13: 7 lines, same lines"]
 
 
-def test_the_same_shape_with_other_names_is_a_pair(tmp_path: Path):
+def test_same_structure_with_other_names_is_a_pair(tmp_path: Path):
     other = STEPS
     for old, new in [("model", "net"), ("loss", "error"), ("weight", "row"), ("1", "2.5")]:
         other = other.replace(old, new)
@@ -173,11 +173,11 @@ def test_the_same_shape_with_other_names_is_a_pair(tmp_path: Path):
     assert place.endswith("7 lines, same shape")
 
 
-def test_a_copy_within_one_file_is_a_pair_and_counted_once(tmp_path: Path):
+def test_copy_within_one_file_is_one_pair(tmp_path: Path):
     assert len(pairs(tmp_path, a=STEPS + STEPS.replace("+ 1", "- [1]"))) == 1
 
 
-def test_two_runs_of_one_pair_of_files_count_once_by_the_longest(tmp_path: Path):
+def test_several_copies_in_two_files_count_once_by_the_longest(tmp_path: Path):
     a, b = STEPS.replace("model", "a"), STEPS.replace("model", "b").replace("+ 1", "- [1]")
     places = pairs(tmp_path, a=a + b, b=a + "c = [1, 2, 3]\n" + b)
     (place,) = (place for place in places if place.startswith("a.py") and "~ b.py" in place)
@@ -193,22 +193,22 @@ def test_two_runs_of_one_pair_of_files_count_once_by_the_longest(tmp_path: Path)
         '"""' + "a docstring of many lines\n" * 9 + '"""\n',
     ],
 )
-def test_short_copies_imports_comments_and_docstrings_do_not_count(tmp_path: Path, text: str):
+def test_short_copies_imports_comments_and_docstrings_are_not_counted(tmp_path: Path, text: str):
     assert pairs(tmp_path, a=text, b=text) == []
 
 
-def test_fields_of_the_same_shape_do_not_count(tmp_path: Path):
+def test_similar_field_lists_are_not_counted(tmp_path: Path):
     a, b = ("\n".join(f"{name}{number}: int = {number}" for number in range(12)) for name in "ab")
     assert pairs(tmp_path, a=a, b=b) == []
 
 
-def test_a_run_in_too_many_places_does_not_count(tmp_path: Path):
+def test_copy_in_too_many_places_is_not_counted(tmp_path: Path):
     assert len(pairs(tmp_path / "few", **{f"m{number}": STEPS for number in range(3)})) == 3
     assert pairs(tmp_path / "many", **{f"m{number}": STEPS for number in range(9)}) == []
 
 
 @pytest.mark.parametrize("content", [None, "", "[]", '{"cpu_seconds": null}'])
-def test_without_a_recorded_test_run_its_cost_is_unknown(tmp_path: Path, content: str | None):
+def test_test_cost_without_a_recorded_run_is_unknown(tmp_path: Path, content: str | None):
     (tmp_path / ".results").mkdir()
     if content is not None:
         (tmp_path / ".results" / "test.json").write_text(content)
@@ -216,14 +216,14 @@ def test_without_a_recorded_test_run_its_cost_is_unknown(tmp_path: Path, content
     assert (row.value, row.verdict) == (None, "unknown")
 
 
-def test_the_cost_of_the_last_test_run_is_shown_in_minutes(tmp_path: Path):
+def test_test_cost_of_the_last_run_is_shown_in_minutes(tmp_path: Path):
     (tmp_path / ".results").mkdir()
     (tmp_path / ".results" / "test.json").write_text('{"cpu_seconds": 630.0, "wall": 400.0, "arguments": []}')
     row = measure(tmp_path, a="")["cpu"]
     assert (row.value, row.verdict) == (10.5, "over")
 
 
-def test_the_table_the_list_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_stats_are_printed_as_table_list_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     make_project(tmp_path, a="def made(): ...\n")
     assert stats.main([], tmp_path) == 0
     printed = capsys.readouterr().out.splitlines()
@@ -240,11 +240,11 @@ def test_the_table_the_list_and_json(tmp_path: Path, capsys: pytest.CaptureFixtu
         stats.main(["--list", "nothing"], tmp_path)
 
 
-def test_it_runs_without_a_venv():
+def test_dev_stats_runs_without_a_venv():
     program = [sys.executable, "-I", "-S", str(PROJECT / "dev_stats.py"), "--help"]
     assert "--list" in subprocess.run(program, capture_output=True, text=True, check=True).stdout
 
 
-def test_the_tree_in_the_design_is_that_of_the_files():
+def test_tree_in_the_design_matches_the_files():
     page = (PROJECT / "docs" / "design.md").read_text(encoding="utf-8")
     assert stats.tree(PROJECT) in page, "run ./dev stats --tree"
