@@ -107,13 +107,13 @@ class Bench:
             batch=2048,
             **({"time": "25m"} if taught else {"steps": 1, "rate": 1e-9}),
             to=self.folder / ("chinese" if taught else "untaught"),
-            watcher=Telling(),
+            callback=Telling(),
         )
         return run.folder.path
 
     def words(self, name: str, text: Path, **how: Any) -> Path:
         """Vectors of words of our own."""
-        run = fb.pretrain("word2vec", text, **how, to=self.folder / name, watcher=Telling())
+        run = fb.pretrain("word2vec", text, **how, to=self.folder / name, callback=Telling())
         return run.folder.path
 
     def world(self) -> tuple[Path, dict[str, tuple[Path, Path]]]:
@@ -133,7 +133,7 @@ class Bench:
     def adapt(self, name: str, begin: Path | str, train: Path, **how: Any) -> Row:
         """One adaptation: the figures on the test, or on dev where there is none."""
         print(f"  {name}", flush=True)
-        run = fb.adapt(begin, train, to=self.folder / name, watcher=Telling(), **how)
+        run = fb.adapt(begin, train, to=self.folder / name, callback=Telling(), **how)
         facts, task = run.metadata, run.task
         assert task is not None
         if "baseline" not in facts:

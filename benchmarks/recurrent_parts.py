@@ -229,7 +229,7 @@ def softmaxes(corpus: Corpus, vocabularies: Sequence[int], rounds: int) -> list[
 def softmax_steps(
     ours: AdaptiveSoftmax, theirs: nn.Linear, x: Tensor, asked: list[Tensor]
 ) -> tuple[Callable[[], float], Callable[[], float]]:
-    mine = AdamW(dict(ours.named_parameters()), decay=0.01, memory=0.99)
+    mine = AdamW(dict(ours.named_parameters()), weight_decay=0.01, beta2=0.99)
     other = torch.optim.AdamW(
         [{"params": [theirs.weight]}, {"params": [theirs.bias], "weight_decay": 0.0}],
         lr=1e-3, betas=(0.9, 0.99), weight_decay=0.01, fused=True,

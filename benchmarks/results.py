@@ -202,7 +202,7 @@ def _students(
     for seed in seeds:
         print(f"  {name}, seed {seed}", flush=True)
         how = {"width": 64, "depth": 2, "heads": 2, "inner": 256, "compare": True, "time": "90s", "seed": seed}
-        made = fb.distill(teacher["run"], to=bench.folder / f"{name}-{seed}", watcher=Telling(), **how, **lesson)
+        made = fb.distill(teacher["run"], to=bench.folder / f"{name}-{seed}", callback=Telling(), **how, **lesson)
         for one in made.metadata["price"]:
             score = evaluate_task(fb.load(one["run"]), str(test)).metrics["accuracy"]
             told.setdefault(one["who"], []).append(one | {"test": score})

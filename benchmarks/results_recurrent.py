@@ -36,7 +36,7 @@ def wikitext(bench: Bench) -> Found:
     def made(name: str, milestone: str, **how: Any) -> tuple[Run, Row]:
         print(f"  {name}", flush=True)
         run = fb.pretrain(
-            milestone, train, tokenizer=words, held_out=0.02, to=bench.folder / name, watcher=Telling(), **how
+            milestone, train, tokenizer=words, held_out=0.02, to=bench.folder / name, callback=Telling(), **how
         )
         measured: Any = run.measure(test)
         figures = {"perplexity": measured.perplexity, "bits_per_byte": measured.bits_per_byte}
@@ -89,7 +89,7 @@ def _ladder(bench: Bench, name: str, train: Any, test: Pairs, time: str) -> tupl
         print(f"  {name}, {milestone}", flush=True)
         shape = {"size": "small", "inner": 256, "depth": 1, "smoothing": 0.1, "dropout": 0.1, "rate": 4e-3}
         to = bench.folder / f"{name}-{milestone}"
-        run = fb.pretrain(milestone, pairs=train, to=to, time=time, threads=1, watcher=Telling(), **shape)
+        run = fb.pretrain(milestone, pairs=train, to=to, time=time, threads=1, callback=Telling(), **shape)
         figures = {"bleu": evaluate_translations(run, sources, references, beams=4).bleu}
         for group, mine in groups.items():
             chosen = [[texts[one] for one in mine.tolist()] for texts in (sources, references)]
@@ -113,7 +113,7 @@ def msra(bench: Bench) -> Found:
         learned("characters", text.read_text(encoding="utf-8").splitlines(), normalise=["nfkc"]).save(characters)
     vectors = bench.words("characters-chinese", text, tokenizer=characters, epochs=20, threads=1)
     deep: dict[str, Any] = {"tokenizer": characters, "reads": "words", "size": "mini", "time": LONG, "threads": 1}
-    elmo = fb.pretrain("elmo", text, **deep, to=bench.folder / "elmo-chinese", watcher=Telling()).folder.path
+    elmo = fb.pretrain("elmo", text, **deep, to=bench.folder / "elmo-chinese", callback=Telling()).folder.path
     begun: dict[str, tuple[str, Any, dict[str, Any]]] = {
         "fresh": ("vectors of characters from nothing", "word2vec", {}),
         "vectors": ("vectors of zhwiki and the People's Daily, a minute of word2vec", vectors, {}),
@@ -151,7 +151,7 @@ def wic(bench: Bench) -> Found:
     learn from; and by a linear model of how two vectors differ, its penalty found by cross-validation there."""
     text = TEXTS / "wikitext2" / "train.txt"
     elmo = fb.pretrain(
-        "elmo", text, size="mini", time="10m", threads=1, to=bench.folder / "elmo-wikitext", watcher=Telling()
+        "elmo", text, size="mini", time="10m", threads=1, to=bench.folder / "elmo-wikitext", callback=Telling()
     )
     words = fb.load(bench.words("words-wikitext", text, threads=1))
     sides = {side: _examples(TASKS / "wic" / side) for side in ("train", "test")}

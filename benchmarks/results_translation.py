@@ -58,7 +58,7 @@ def learned(bench: Bench, name: str, pairs: Any, dev: Pairs, **how: Any) -> tupl
     print(f"  {name}", flush=True)
     to, kept = bench.folder / name, bench.folder / f"{name}-on-the-way"
     how |= SHAPE | {"held_out": 0.01, "evaluate_every": 500, "threads": 1}
-    run = fb.pretrain("transformer", pairs=pairs, to=to, watcher=Keeping(to, kept), **how)
+    run = fb.pretrain("transformer", pairs=pairs, to=to, callback=Keeping(to, kept), **how)
     curve = []
     for file in sorted(kept.glob("*.safetensors")):
         earlier = fb.load(to)

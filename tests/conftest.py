@@ -15,13 +15,18 @@ from hypothesis import settings
 ROOT = Path(__file__).parent.parent
 LONGEST_TESTS = (
     "test_readme_block_succeeds_in_process",
-    "test_the_demo_runs_and_goes_on",
+    "test_demo_compares_all_models_and_resumes",
 )  # first, so that nobody waits at the end
 MAX_EXAMPLES = 15  # of one property in a default run; a test may ask for fewer
 SLOW_SECONDS = 5.0  # CPU seconds of a test; from here on it needs the marker `slow`, and is reported without
 MAX_SECONDS = 45.0  # of a test without the marker: a failure. The first to use a kernel in a fresh clone compiles it.
 COSTS_FILE = ROOT / ".results" / "test-costs.json"
-CRASH_TESTS = ("test_every_deed_of_a_save", "test_killed", "test_finishing", "test_full_disk")  # these sync their files
+CRASH_TESTS = (
+    "test_checkpoint_faults",
+    "test_training_killed",
+    "test_killed_at_end",
+    "test_full_disk",
+)  # these sync their files
 COST = "cpu_seconds"
 
 settings.register_profile("all", derandomize=True, deadline=None)  # the same examples every time

@@ -78,10 +78,10 @@ def adapted(
     folder: Path,
     *,
     to: str = "adapted",
-    watcher: TrainingCallback | None = None,
+    callback: TrainingCallback | None = None,
     **settings: Any,
 ) -> RunFolder:
-    return pipeline.run_adaptation(planned(begin, task, folder, **settings), folder / to, watcher=watcher)
+    return pipeline.run_adaptation(planned(begin, task, folder, **settings), folder / to, callback=callback)
 
 
 SHORT = ["--steps", "4", "--threads", "1", "--quiet"]  # a command that only has to come to its end

@@ -121,13 +121,13 @@ def translated(file: Path) -> Path:
 
 
 def trained(
-    name: str, folder: Path, *, watcher: TrainingCallback | None = None, to: str = "run", **changes: Any
+    name: str, folder: Path, *, callback: TrainingCallback | None = None, to: str = "run", **changes: Any
 ) -> RunFolder:
     """A small run in `folder`, on the text that is put there."""
     file = folder / "text.txt"
     if not file.exists():
         file.write_text(text(), encoding="utf-8")
-    return pipeline.run_pretraining(plan(name, file, **changes), folder / to, watcher=watcher)
+    return pipeline.run_pretraining(plan(name, file, **changes), folder / to, callback=callback)
 
 
 def opened(name: str, folder: Path, **changes: Any) -> Run:

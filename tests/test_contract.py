@@ -273,7 +273,7 @@ def test_interrupted_run_resumes_bit_for_bit(name: str, tmp_path: Path):
         changes.pop("dropout", None)
     uninterrupted = trained(name, tmp_path, to="whole", **changes)
     with pytest.raises(UserInterrupt) as raised:
-        trained(name, tmp_path, to="broken", watcher=InterruptAtStep(13), **changes)
+        trained(name, tmp_path, to="broken", callback=InterruptAtStep(13), **changes)
     assert raised.value.exit_code == 130
     assert f"--resume {tmp_path / 'broken'}" in raised.value.hint
     resumed = pipeline.resume_pretraining(tmp_path / "broken")

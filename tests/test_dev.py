@@ -260,8 +260,18 @@ def test_given_number_of_cores_is_kept(argument: str):
 
 
 def test_short_names_of_test_folders_are_expanded():
-    short = ["--all", "nn", "cli/test_ask.py", "-k", "nn", "tests/demo", "nosuch", "-n0", "--tb=short"]
-    full = ["--all", "tests/nn", "tests/cli/test_ask.py", "-k", "nn", "tests/demo", "nosuch", "-n0", "--tb=short"]
+    short = ["--all", "nn", "cli/test_prompt_commands.py", "-k", "nn", "tests/demo", "nosuch", "-n0", "--tb=short"]
+    full = [
+        "--all",
+        "tests/nn",
+        "tests/cli/test_prompt_commands.py",
+        "-k",
+        "nn",
+        "tests/demo",
+        "nosuch",
+        "-n0",
+        "--tb=short",
+    ]
     assert dev.with_parts(PROJECT, short) == full
 
 

@@ -1,4 +1,4 @@
-"""The command line as people use it: results, JSON, exit codes, errors with remedies."""
+"""Commands for corpora and tokenizers, and the command line itself: results, JSON, exit codes, errors with hints."""
 
 import json
 import os
@@ -27,8 +27,8 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def process(*arguments, **options) -> subprocess.Popen:
-    """As from a terminal: who runs the tests in the background may have a shell that lets them ignore Ctrl-C."""
+def start_forebear(*arguments, **options) -> subprocess.Popen:
+    """As from a terminal: a shell may start background jobs so that they ignore Ctrl-C."""
     code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     command = [sys.executable, "-c", code + "from forebear.cli.main import run; run()", *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
@@ -46,7 +46,7 @@ def test_every_command_has_help_with_examples(capsys, command):
         assert "--json" in printed
 
 
-def test_prepare_tells_its_ledger(capsys):
+def test_prepare_reports_its_ledger(capsys):
     facts = told(capsys, "prepare", "story.txt", "--tokenizer", "characters", "--to", "corpus")
     assert facts["counts"]["documents"] == 3
     assert facts["ledger"]["stages"]["tokens"]["given"]["tokens"] == facts["counts"]["tokens"]
@@ -57,7 +57,7 @@ def test_prepare_tells_its_ledger(capsys):
     assert "0.00% unknown" in printed
 
 
-def test_corpus_finds_and_cleans(capsys):
+def test_corpus_reports_and_cleans(capsys):
     facts = told(capsys, "corpus", "story.txt", "--clean", "clean.txt")
     assert facts["size"]["documents"] == 3
     assert facts["duplicates"]["documents"] == 1
@@ -69,26 +69,32 @@ def test_corpus_finds_and_cleans(capsys):
     assert "What to do" in capsys.readouterr().out
 
 
-def test_tokenizers_are_trained_shown_and_used(capsys):
-    made = told(capsys, "tokenizer", "train", "story.txt", "--kind", "words", "--to", "words.json")
-    assert made["kind"] == "words"
+def test_tokenizers_are_trained_shown_and_applied(capsys):
+    description = told(capsys, "tokenizer", "train", "story.txt", "--kind", "words", "--to", "words.json")
+    assert description["kind"] == "words"
     assert "exists already" in refused(capsys, "tokenizer", "train", "story.txt", "--to", "words.json")
-    assert told(capsys, "tokenizer", "show", "words.json")["size"] == made["size"]
-    cut = told(capsys, "tokenize", "她也走了 zzz", "--tokenizer", "words.json")["texts"][0]["pieces"]
-    assert "".join(piece["original"] for piece in cut) == "她也走了zzz"
-    assert cut[-1] == {"token": "[UNK]", "id": made["roles"]["unknown"]["id"], "start": 5, "end": 8, "original": "zzz"}
+    assert told(capsys, "tokenizer", "show", "words.json")["size"] == description["size"]
+    pieces = told(capsys, "tokenize", "她也走了 zzz", "--tokenizer", "words.json")["texts"][0]["pieces"]
+    assert "".join(piece["original"] for piece in pieces) == "她也走了zzz"
+    assert pieces[-1] == {
+        "token": "[UNK]",
+        "id": description["roles"]["unknown"]["id"],
+        "start": 5,
+        "end": 8,
+        "original": "zzz",
+    }
     Path("lines.txt").write_text("The cat\n他走了\n")
     assert len(told(capsys, "tokenize", "--in", "lines.txt", "--tokenizer", "words.json")["texts"]) == 2
 
 
-def test_own_words_stay_whole(capsys):
+def test_words_of_the_user_dictionary_are_not_split(capsys):
     Path("mine.txt").write_text("她也走\n")
     told(capsys, "tokenizer", "train", "story.txt", "--kind", "words", "--user-dict", "mine.txt", "--to", "words.json")
-    cut = told(capsys, "tokenize", "她也走了", "--tokenizer", "words.json")["texts"][0]["pieces"]
-    assert [piece["token"] for piece in cut] == ["她也走", "了"]
+    pieces = told(capsys, "tokenize", "她也走了", "--tokenizer", "words.json")["texts"][0]["pieces"]
+    assert [piece["token"] for piece in pieces] == ["她也走", "了"]
 
 
-def test_a_file_of_settings_and_flags_that_win(capsys):
+def test_flags_override_the_config_file(capsys):
     Path("settings.toml").write_text('[prepare]\ntokenizer = "characters"\ndocuments = "lines"\n')
     facts = told(capsys, "prepare", "story.txt", "--config", "settings.toml")
     assert facts["made_from"]["reading"]["documents"] == "lines"
@@ -126,15 +132,15 @@ def test_a_file_of_settings_and_flags_that_win(capsys):
         (["tokenizer", "train", "story.txt", "--to", "no/such/folder.json"], "does not exist"),
         (["tokenizer", "show", "story.txt"], "remedy"),
     ],
-    ids=lambda it: " ".join(it) if isinstance(it, list) else None,
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_bad_use_is_refused_with_the_remedy(capsys, arguments, words):
-    complaint = refused(capsys, *arguments)
-    assert words in complaint
-    assert "remedy" in complaint
+def test_invalid_commands_are_refused_with_a_hint(capsys, arguments, words):
+    error_output = refused(capsys, *arguments)
+    assert words in error_output
+    assert "remedy" in error_output
 
 
-def test_a_bad_byte_stops_with_its_place_also_as_json(capsys):
+def test_undecodable_byte_is_reported_with_its_position(capsys):
     Path("bad.txt").write_bytes(b"fine\n\nb\xffd\n")
     assert "bad.txt, byte 7: not utf-8: 0xff" in refused(capsys, "prepare", "bad.txt")
     assert main(["prepare", "bad.txt", "--json"]) == 2
@@ -144,92 +150,92 @@ def test_a_bad_byte_stops_with_its_place_also_as_json(capsys):
     assert facts["ledger"]["mended_bytes"]["replaced"]["count"] == 1
 
 
-def test_standard_input():
-    running = process("prepare", "-", "--tokenizer", "characters", "--json", stdin=subprocess.PIPE)
-    out, err = running.communicate(STORY, timeout=60)
-    assert running.returncode == 0, err
+def test_prepare_reads_standard_input():
+    child = start_forebear("prepare", "-", "--tokenizer", "characters", "--json", stdin=subprocess.PIPE)
+    out, err = child.communicate(STORY, timeout=60)
+    assert child.returncode == 0, err
     assert json.loads(out)["counts"]["documents"] == 3
 
 
 @pytest.mark.parametrize("arguments", ["corpus story.txt --json", "corpus story.txt", "prepare --help"])
-def test_a_reader_that_goes_away_is_no_failure(folder, arguments):
+def test_closed_pipe_is_not_an_error(folder, arguments):
     command = f"set -o pipefail; {sys.executable} -c 'from forebear.cli.main import run; run()' {arguments} | true"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
+    process = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert (process.returncode, process.stderr) == (0, "")
 
 
-def test_places_that_cannot_be_written_are_named(folder):
+def test_unwritable_output_paths_are_reported(folder):
     for arguments in (
         ["prepare", "story.txt", "--to", "/dev/null/x"],
         ["prepare", "story.txt", "--to", "x" * 300],
         ["tokenizer", "train", "story.txt", "--to", "/proc/x.json"],
         ["corpus", "story.txt", "--clean", "/proc/x.txt"],
     ):
-        running = process(*arguments, "--json")
-        out, err = running.communicate(timeout=60)
-        assert running.returncode in (1, 2), arguments
+        child = start_forebear(*arguments, "--json")
+        out, err = child.communicate(timeout=60)
+        assert child.returncode in (1, 2), arguments
         assert "Traceback" not in err
         assert json.loads(out)["error"]["remedy"]
 
 
-def test_a_cache_that_cannot_be_written_matters_only_where_it_is_the_target(folder):
+def test_unwritable_cache_is_an_error_only_as_output(folder):
     environment = {**os.environ, "FOREBEAR_CACHE": "/dev/null/x"}
-    running = process("prepare", "story.txt", "--to", "c", "--json", env=environment)
-    _, err = running.communicate(timeout=60)
-    assert running.returncode == 0, err
-    running = process("prepare", "story.txt", "--json", env=environment)
-    _, err = running.communicate(timeout=60)
-    assert running.returncode == 1
+    child = start_forebear("prepare", "story.txt", "--to", "c", "--json", env=environment)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 0, err
+    child = start_forebear("prepare", "story.txt", "--json", env=environment)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 1
     assert "Traceback" not in err
 
 
-def test_a_narrow_or_poor_terminal_and_a_full_one(folder):
-    running = process("tokenizer", "train", "story.txt", "--to", "t.json", env={**os.environ, "COLUMNS": "40"})
-    assert running.wait(60) == 0
-    poor = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    running = process("tokenize", "北京", "--tokenizer", "t.json", env=poor)
-    out, err = running.communicate(timeout=60)
-    assert (running.returncode, err) == (0, "")
+def test_narrow_terminal_ascii_terminal_and_full_device(folder):
+    child = start_forebear("tokenizer", "train", "story.txt", "--to", "t.json", env={**os.environ, "COLUMNS": "40"})
+    assert child.wait(60) == 0
+    ascii_environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    child = start_forebear("tokenize", "北京", "--tokenizer", "t.json", env=ascii_environment)
+    out, err = child.communicate(timeout=60)
+    assert (child.returncode, err) == (0, "")
     assert "\\u5317" in out
     command = (
         f"{sys.executable} -c 'from forebear.cli.main import run; run()' tokenize x --tokenizer t.json > /dev/full"
     )
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1
-    assert "No space left" in done.stderr
-    assert "Traceback" not in done.stderr
+    shell_process = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert shell_process.returncode == 1
+    assert "No space left" in shell_process.stderr
+    assert "Traceback" not in shell_process.stderr
 
 
-def test_lines_of_standard_input_are_cut():
-    running = process("tokenizer", "train", "story.txt", "--to", "t.json")
-    assert running.wait(60) == 0
-    running = process("tokenize", "-", "--tokenizer", "t.json", "--json", stdin=subprocess.PIPE)
-    out, err = running.communicate("The cat\n他走了\n", timeout=60)
-    assert [it["text"] for it in json.loads(out)["texts"]] == ["The cat", "他走了"], err
+def test_tokenize_reads_lines_of_standard_input():
+    child = start_forebear("tokenizer", "train", "story.txt", "--to", "t.json")
+    assert child.wait(60) == 0
+    child = start_forebear("tokenize", "-", "--tokenizer", "t.json", "--json", stdin=subprocess.PIPE)
+    out, err = child.communicate("The cat\n他走了\n", timeout=60)
+    assert [text["text"] for text in json.loads(out)["texts"]] == ["The cat", "他走了"], err
 
 
-def test_an_interrupt_keeps_what_is_done_and_says_so(folder):
+def test_interrupted_prepare_keeps_its_shards_and_resumes(folder):
     Path("large.txt").write_text("\n\n".join(f"document {n}, 第{n}篇。" * 20 for n in range(20_000)))  # 9 shards
-    running = process("prepare", "large.txt", "--tokenizer", "characters", "--to", "corpus", "--workers", "2")
-    part = Path("corpus.part/shards")
+    child = start_forebear("prepare", "large.txt", "--tokenizer", "characters", "--to", "corpus", "--workers", "2")
+    partial_shards = Path("corpus.part/shards")
     deadline = time.monotonic() + 60
-    while not list(part.glob("*.npz")):
-        assert running.poll() is None, running.communicate()
+    while not list(partial_shards.glob("*.npz")):
+        assert child.poll() is None, child.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    running.send_signal(signal.SIGINT)
-    _, complaint = running.communicate(timeout=30)
-    assert running.returncode == 130
-    assert "interrupted" in complaint
-    assert "Traceback" not in complaint
+    child.send_signal(signal.SIGINT)
+    _, error_output = child.communicate(timeout=30)
+    assert child.returncode == 130
+    assert "interrupted" in error_output
+    assert "Traceback" not in error_output
     assert not Path("corpus").exists()
     assert main(["prepare", "large.txt", "--tokenizer", "characters", "--to", "corpus", "--quiet"]) == 0
-    assert not part.exists()
+    assert not partial_shards.exists()
 
 
 @pytest.mark.slow
-def test_the_demo_runs_and_goes_on(capsys):
-    """In seconds instead of minutes: the comparison, its page, the limit, and commands to try next, which work."""
+def test_demo_compares_all_models_and_resumes(capsys):
+    """In seconds instead of minutes: the comparison, its page, the entropy bound, and the suggested commands work."""
     facts = told(capsys, "demo", "--to", "kept", "--time", "4s")
     assert [row["name"] for row in facts["rows"]] == text_models()
     for row in facts["rows"]:
@@ -249,43 +255,47 @@ def test_the_demo_runs_and_goes_on(capsys):
     assert "try next" in capsys.readouterr().out
 
 
-def test_text_as_a_run_cuts_it_is_measured_alike_by_its_arpa_file(capsys, tmp_path):
+def test_tokenized_text_has_the_same_measure_with_the_exported_arpa_file(capsys, tmp_path):
     small_runs.trained("ngram", tmp_path, tokenizer="words", unit="sentence")
     Path("new.txt").write_text("The cat sat under an unheard-of tree, and it was warm!\n他走了。\n")
     assert main(["tokenize", "--in", "new.txt", "--tokenizer", "run", "--spaced"]) == 0
-    cut = capsys.readouterr().out
-    assert cut.splitlines()[0].split()[-3:] == ["was", "warm", "!"]
-    assert "unheard" in cut  # what the vocabulary lacks stays as it is written
-    assert told(capsys, "tokenize", "--in", "new.txt", "--tokenizer", "run", "--spaced")["texts"] == cut.splitlines()
-    Path("new.cut").write_text(cut)
+    tokenized = capsys.readouterr().out
+    assert tokenized.splitlines()[0].split()[-3:] == ["was", "warm", "!"]
+    assert "unheard" in tokenized  # out-of-vocabulary words stay as written
+    assert (
+        told(capsys, "tokenize", "--in", "new.txt", "--tokenizer", "run", "--spaced")["texts"] == tokenized.splitlines()
+    )
+    Path("new.cut").write_text(tokenized)
     assert main(["export", "run", "--format", "arpa", "--to", "run.arpa"]) == 0
     assert main(["import", "run.arpa", "--to", "back"]) == 0
     capsys.readouterr()
-    mine = told(capsys, "measure", "run", "new.txt")
-    theirs = told(capsys, "measure", "back", "new.cut")
-    assert theirs["tokens"] == mine["tokens"]
-    assert theirs["nats_per_token"] == pytest.approx(mine["nats_per_token"], rel=1e-5)
+    expected = told(capsys, "measure", "run", "new.txt")
+    measured = told(capsys, "measure", "back", "new.cut")
+    assert measured["tokens"] == expected["tokens"]
+    assert measured["nats_per_token"] == pytest.approx(expected["nats_per_token"], rel=1e-5)
 
 
-def test_memory_without_its_unit_is_refused(capsys):
+def test_memory_limit_without_unit_is_refused(capsys):
     assert "50M" in refused(capsys, "pretrain", "ngram", "story.txt", "--max-memory", "50", "--to", "run")
 
 
-def test_measure_says_what_it_has_learned_from_and_what_its_tokenizer_forgets(capsys, tmp_path):
+def test_measure_reports_training_text_and_lossy_tokenization(capsys, tmp_path):
     run = small_runs.trained("ngram", tmp_path, tokenizer="words")
-    learned = told(capsys, "measure", "run", "text.txt")
+    measured = told(capsys, "measure", "run", "text.txt")
     held_out = run.metadata["metrics"]["held_out"]["documents"]
-    assert (learned["learned_from"], learned["forgotten"]) == (learned["documents"] - held_out, ["white space"])
-    apart = run.metadata["metrics"]["held_out"]["bytes"]
-    assert learned["learned_bytes"] == learned["bytes"] - apart
+    assert (measured["learned_from"], measured["forgotten"]) == (measured["documents"] - held_out, ["white space"])
+    held_out_bytes = run.metadata["metrics"]["held_out"]["bytes"]
+    assert measured["learned_bytes"] == measured["bytes"] - held_out_bytes
     assert main(["measure", "run", "text.txt"]) == 0
-    shown = capsys.readouterr().out
-    assert f"({learned['learned_bytes'] / learned['bytes']:.1%} of the text) are text that the run" in shown
-    assert "learned from: no test of it" in shown
+    printed = capsys.readouterr().out
+    assert f"({measured['learned_bytes'] / measured['bytes']:.1%} of the text) are text that the run" in printed
+    assert "learned from: no test of it" in printed
     card = Path("run/card.md").read_text()
     assert "| order |" in card
     assert "| seed |" in card
-    assert not any(f"| {idle} |" in card for idle in ("rate", "k", "clip", "steps of warm-up"))  # it only counts
-    assert "does not keep white space" in shown
+    assert not any(
+        f"| {unused} |" in card for unused in ("rate", "k", "clip", "steps of warm-up")
+    )  # it only counts n-grams
+    assert "does not keep white space" in printed
     Path("other.txt").write_text("The cat is new.")
     assert told(capsys, "measure", "run", "other.txt")["learned_from"] == 0

@@ -1,4 +1,4 @@
-"""`forebear compare --task` on the command line: what it takes, what it refuses, what it says and what it leaves."""
+"""`forebear compare --task`: options, printed table, JSON and output files."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ WORDS = {"good": ("lovely", "fine", "很好"), "bad": ("awful", "dull", "很差"
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with labelled files, and a cache of its own."""
+def labeled_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with labeled files and its own cache."""
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("COLUMNS", "160")  # tables are not wrapped
@@ -28,10 +28,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_table_the_words_and_the_command_to_use_it(capsys):
+def test_compare_tasks_prints_table_verdict_and_next_command(capsys):
     assert main("compare --task classification train.tsv --test test.tsv --to c".split()) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    for told in (
+    printed = " ".join(capsys.readouterr().out.split())
+    for expected in (
         "N-gram, linear 100.0",
         "majority 66.7",
         "The smallest that is within 1 point of the best is N-gram, linear",
@@ -40,12 +40,12 @@ def test_the_table_the_words_and_the_command_to_use_it(capsys):
         "what now: forebear classify c/tasks/ngram-0 …",
         "the page: c/comparison.html",
     ):
-        assert told in shown
+        assert expected in printed
     assert main(["classify", "c/tasks/ngram-0", "Number 3 was 很差.", "--json"]) == 0
     assert '"label": "bad"' in capsys.readouterr().out
 
 
-def test_json_holds_everything_and_the_same_command_goes_on(capsys):
+def test_compare_tasks_json_is_complete_and_a_second_call_reuses_runs(capsys):
     command = "compare --task auto train.tsv --test-share 0.3 --to c --json".split()
     assert main(command) == 0
     first = json.loads(capsys.readouterr().out)
@@ -53,23 +53,23 @@ def test_json_holds_everything_and_the_same_command_goes_on(capsys):
     assert first["rows"][0]["trials"][0]["figures"]["macro_f1"] == 1.0
     assert first["facts"]["examples"]["test"] > 10
     assert first["use"].startswith("forebear classify c/tasks/ngram-0")
-    began = json.loads(Path("c/tasks/ngram-0/run.json").read_text())["began"]
+    start_time = json.loads(Path("c/tasks/ngram-0/run.json").read_text())["began"]
     assert main(command) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == first["rows"]
-    assert json.loads(Path("c/tasks/ngram-0/run.json").read_text())["began"] == began
+    assert json.loads(Path("c/tasks/ngram-0/run.json").read_text())["began"] == start_time
 
 
-def test_columns_and_encodings_are_for_the_examples(capsys):
+def test_compare_tasks_applies_columns_and_encoding_to_the_examples(capsys):
     text = Path("train.tsv").read_text("utf-8").splitlines()[1:]
-    turned = "".join("\t".join(reversed(line.split("\t"))) + "\n" for line in text)
-    Path("turned.tsv").write_text(turned, encoding="gb18030")
+    swapped = "".join("\t".join(reversed(line.split("\t"))) + "\n" for line in text)
+    Path("turned.tsv").write_text(swapped, encoding="gb18030")
     options = "--text-column 2 --label-column 1 --no-header --examples-encoding gb18030 --to c --json"
     assert main(f"compare --task classification turned.tsv {options}".split()) == 0
     assert json.loads(capsys.readouterr().out)["rows"][0]["score"] > 0.9
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ("book.txt --test test.tsv", "--test means nothing without --task"),
         ("book.txt --runs a b", "--runs means nothing without --task"),
@@ -90,8 +90,8 @@ def test_columns_and_encodings_are_for_the_examples(capsys):
         ("", "nothing to compare"),
     ],
 )
-def test_what_would_mean_nothing_is_refused(words: str, told: str, capsys):
+def test_compare_tasks_refuses_options_without_effect(words: str, message: str, capsys):
     Path("book.txt").write_text("A text.\n")
     assert main(["compare", *words.split(), "--to", "c"]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not Path("c/comparison.json").exists()

@@ -1,4 +1,4 @@
-"""`forebear next --why`: the counts behind a probability as sentences, of runs that count."""
+"""`forebear next --why`: the counts behind an n-gram probability as sentences."""
 
 from __future__ import annotations
 
@@ -13,57 +13,57 @@ from forebear.cli.next import evidence_lines
 from forebear.statistical.ngram.explain_probability import BackoffStep, NgramEvidence
 from small_runs import trained
 
-FOUR = ["词性是动词", "判断单词的词性", "磁性很强的磁铁", "北京的词性是名词"]
-MORE = "今天下雨"  # so that what is held out is none of those in which 的 stands
-WAYS = ["none", "add", "witten-bell", "stupid", "kneser-ney"]
+LINEAGE_SENTENCES = ["词性是动词", "判断单词的词性", "磁性很强的磁铁", "北京的词性是名词"]
+HELD_OUT_SENTENCE = "今天下雨"  # so that the held-out text has no sentence with 的
+SMOOTHINGS = ["none", "add", "witten-bell", "stupid", "kneser-ney"]
 END = 1
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs on the four sentences of the lineage, one for each smoothing, one from a file, and a network."""
-    folder = tmp_path_factory.mktemp("evidence")
+    working_folder = tmp_path_factory.mktemp("evidence")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FOREBEAR_CACHE", str(folder / "cache"))
-        patch.chdir(folder)
-        Path("four.txt").write_text("\n".join([*FOUR, MORE]), encoding="utf-8")
+        patch.setenv("FOREBEAR_CACHE", str(working_folder / "cache"))
+        patch.chdir(working_folder)
+        Path("four.txt").write_text("\n".join([*LINEAGE_SENTENCES, HELD_OUT_SENTENCE]), encoding="utf-8")
         shared = ["--documents", "lines", "--unit", "sentence", "--order", "2", "--quiet"]
-        for way in WAYS:
-            assert main(["pretrain", "ngram", "four.txt", *shared, "--smoothing", way, "--to", way]) == 0
+        for smoothing in SMOOTHINGS:
+            assert main(["pretrain", "ngram", "four.txt", *shared, "--smoothing", smoothing, "--to", smoothing]) == 0
         assert main(["export", "kneser-ney", "--format", "arpa", "--to", "four.arpa"]) == 0
         assert main(["import", "four.arpa", "--to", "given"]) == 0
-        trained("nnlm", folder, to="nnlm", steps=2)
-    return folder
+        trained("nnlm", working_folder, to="nnlm", steps=2)
+    return working_folder
 
 
 @pytest.fixture(autouse=True)
-def folder(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def working_folder(runs_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "140")
-    monkeypatch.chdir(place)
+    monkeypatch.chdir(runs_folder)
 
 
-def test_two_of_the_three_times_after_de(capsys):
+def test_next_why_prints_counts_of_the_context(capsys):
     assert "词性: 2 of the 3 times after 的 → 0.6667\n" in said(capsys, "next", "none", "判断单词的", "--why")
 
 
-@pytest.mark.parametrize("way", [*WAYS, "given"])
+@pytest.mark.parametrize("run", [*SMOOTHINGS, "given"])
 @pytest.mark.parametrize("text", ["单词 的", "词性", "", "的 unheard"])
-def test_parts_add_up_in_json_and_in_print(capsys, way: str, text: str):
-    (answer,) = told(capsys, "next", way, text, "--why", "--top", "5")["texts"]
+def test_next_why_steps_add_up_to_the_probability(capsys, run: str, text: str):
+    (answer,) = told(capsys, "next", run, text, "--why", "--top", "5")["texts"]
     assert answer["candidates"]
     for candidate in answer["candidates"]:
-        why = candidate["why"]
-        parts = sum(step["part"] for step in why["steps"]) + why["even"]
-        assert parts == pytest.approx(candidate["probability"], abs=1e-6)
-        assert parts == pytest.approx(why["probability"])
-    printed = said(capsys, "next", way, text, "--why", "--top", "1")
-    summed = sum(float(part) for part in re.findall("→ ([0-9.e-]+)", printed))
-    assert summed == pytest.approx(answer["candidates"][0]["probability"], abs=2e-4)
+        evidence = candidate["why"]
+        total = sum(backoff_step["part"] for backoff_step in evidence["steps"]) + evidence["even"]
+        assert total == pytest.approx(candidate["probability"], abs=1e-6)
+        assert total == pytest.approx(evidence["probability"])
+    printed = said(capsys, "next", run, text, "--why", "--top", "1")
+    printed_total = sum(float(part) for part in re.findall("→ ([0-9.e-]+)", printed))
+    assert printed_total == pytest.approx(answer["candidates"][0]["probability"], abs=2e-4)
     assert ("  = " in printed) == (printed.count("→") > 1)
 
 
-def test_what_was_never_seen_backs_off(capsys):
+def test_next_why_prints_back_off_steps(capsys):
     printed = said(capsys, "next", "given", "单词 的", "--why", "--top", "20")
     assert "not listed after 的, which hands on log10 -" in printed
     assert "; backed off to the token alone" in printed
@@ -72,12 +72,12 @@ def test_what_was_never_seen_backs_off(capsys):
     assert "by different tokens before it: 2 of " in printed
 
 
-def test_who_cannot_tell_why_says_so(capsys):
+def test_next_why_of_a_network_or_a_blank_is_refused(capsys):
     assert "did not count n-grams" in refused(capsys, "next", "nnlm", "The cat", "--why")
     assert "where the blank begins" in refused(capsys, "next", "none", "单词的____", "--why")
 
 
-def test_score_tells_how_long_the_ngrams_were(capsys):
+def test_score_tokens_have_ngram_lengths(capsys):
     (answer,) = told(capsys, "score", "kneser-ney", "单词的词性是磁性", "--tokens")["texts"]
     assert [token["ngram_length"] for token in answer["tokens"]] == [1, 2, 2, 2, 1]
     assert "n-gram" in said(capsys, "score", "kneser-ney", "单词的词性", "--tokens")
@@ -86,7 +86,7 @@ def test_score_tells_how_long_the_ngrams_were(capsys):
     assert "ngram_length" not in answer["tokens"][0]
 
 
-def test_measure_tells_perplexity_with_and_without_unknown_words(capsys):
+def test_measure_reports_perplexity_with_and_without_oov_words(capsys):
     Path("other.txt").write_text("单词的动词\n龘龘的词性\n", encoding="utf-8")
     facts = told(capsys, "measure", "kneser-ney", "other.txt")
     assert facts["unknown_tokens"] == 2
@@ -103,22 +103,24 @@ def test_measure_tells_perplexity_with_and_without_unknown_words(capsys):
     assert "without unknown" not in said(capsys, "score", "kneser-ney", "单词的词性", "--quiet")
 
 
-def step(context: tuple[int, ...], words: tuple[str, ...], **changed) -> BackoffStep:
-    plain = {"seen": 9, "followers": 4, "times": 3, "counted": 3, "of": 9, "discount": 0.0, "pruned": 0}
-    plain |= {"is_known": True, "is_listed": True, "share": 1 / 3, "left": 0.5, "weight": 1.0}
-    return BackoffStep(context, words, **(plain | changed))
+def backoff_step(context: tuple[int, ...], words: tuple[str, ...], **changes) -> BackoffStep:
+    fields = {"seen": 9, "followers": 4, "times": 3, "counted": 3, "of": 9, "discount": 0.0, "pruned": 0}
+    fields |= {"is_known": True, "is_listed": True, "share": 1 / 3, "left": 0.5, "weight": 1.0}
+    return BackoffStep(context, words, **(fields | changes))
 
 
-def test_every_kind_of_step_is_a_sentence():
-    never = {"is_listed": False, "share": 0.0}
+def test_evidence_lines_of_every_kind_of_step():
+    unlisted = {"is_listed": False, "share": 0.0}
     steps = (
-        step((END, 7, 8), ("</s>", "of", "the"), **never, seen=0, times=0, followers=0, is_known=False, left=1.0),
-        step((7, 8), ("of", "the"), **never, is_known=False, left=1.0),
-        step((8,), ("the",), **never, times=1, pruned=1),
-        step((), (), counted=2, of=5, discount=0.25, share=0.35, weight=0.5),
+        backoff_step(
+            (END, 7, 8), ("</s>", "of", "the"), **unlisted, seen=0, times=0, followers=0, is_known=False, left=1.0
+        ),
+        backoff_step((7, 8), ("of", "the"), **unlisted, is_known=False, left=1.0),
+        backoff_step((8,), ("the",), **unlisted, times=1, pruned=1),
+        backoff_step((), (), counted=2, of=5, discount=0.25, share=0.35, weight=0.5),
     )
-    found = NgramEvidence("kneser-ney", 1.0, steps, 0.25, 10)
-    assert list(evidence_lines(found, "cat", END)) == [
+    evidence = NgramEvidence("kneser-ney", 1.0, steps, 0.25, 10)
+    assert list(evidence_lines(evidence, "cat", END)) == [
         "cat: ‘of the’ at the beginning was never seen; backed off to ‘of the’",
         "    ‘of the’ was seen 9 times: too rare for this model (--prune); backed off to ‘the’",
         "    1 of the 9 times after ‘the’ (4 different tokens): too rare for this model (--prune); "
@@ -127,5 +129,9 @@ def test_every_kind_of_step_is_a_sentence():
         "  + it is one of 10 tokens, × 0.25 left → 0.025",
         "  = 0.2",
     ]
-    once = NgramEvidence("none", 1.0, (step((END,), ("</s>",), seen=1, times=0, followers=1, **never),), 0.0, 10)
-    assert list(evidence_lines(once, "cat", END)) == ["cat: something else the only time at the beginning of a text"]
+    evidence_of_one_count = NgramEvidence(
+        "none", 1.0, (backoff_step((END,), ("</s>",), seen=1, times=0, followers=1, **unlisted),), 0.0, 10
+    )
+    assert list(evidence_lines(evidence_of_one_count, "cat", END)) == [
+        "cat: something else the only time at the beginning of a text"
+    ]

@@ -86,7 +86,7 @@ def test_text_information_sums_over_all_derivations():
     """The bits of one derivation are only an upper bound of the information of an ambiguous text."""
     rules = make_grammar("top", "    <P=person> eats [an apple|<thing.a>].")
     node = rules.rules["top"]
-    derivation_bits = list(grammar.readings(node, "Ann eats an apple."))
+    derivation_bits = list(grammar.derivation_bits(node, "Ann eats an apple."))
     assert len(derivation_bits) == 2
     assert isclose(
         grammar.text_information(node, "Ann eats an apple."), -log2(sum(2**-bits for bits in derivation_bits))

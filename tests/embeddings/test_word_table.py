@@ -32,6 +32,6 @@ def test_word_vectors_support_len_in_getitem_and_repr():
     assert "cat" in table
     assert "mat" not in table
     assert table["Mat"].tolist() == [0, 1]
-    assert repr(table) == "WordTable(2 words, width 2)"
+    assert repr(table) == "WordVectors(2 words, width 2)"
     with pytest.raises(KeyError):
         table["dog"]

@@ -16,7 +16,7 @@ from forebear.data.labeled.source import count_form_mismatches, labeled_source, 
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError, UserInterrupt
 from forebear.experiments import adapt, pipeline
-from forebear.experiments.evaluator import already_trained_on
+from forebear.experiments.evaluator import leaked_splits
 from forebear.training import trainer
 from forebear.training.run_folder import RunFolder
 from labelled_texts import adapted, file_of, planned
@@ -50,7 +50,7 @@ def write_reviews(file: Path, count: int = 40) -> Path:
 
 def test_adapting_a_run_again_to_the_same_file_notes_leakage(runs_folder: Path):
     notes = Notes()
-    run = adapted(runs_folder / "first", "pairs", runs_folder, to="second", steps=2, watcher=notes)
+    run = adapted(runs_folder / "first", "pairs", runs_folder, to="second", steps=2, callback=notes)
     note = LEAKAGE_NOTE.format(file_of("pairs", runs_folder))
     assert note in notes.words
     assert note in run.metadata["notes"]
@@ -61,15 +61,15 @@ def test_leakage_is_traced_through_parents_and_only_to_evaluated_files(runs_fold
     adapted(runs_folder / "first", "pairs", runs_folder, to="between", count=50, steps=2)
     source, _ = labeled_source(str(file_of("pairs", runs_folder)), task="pairs")
     parent = str(runs_folder / "between")
-    assert already_trained_on(parent, source, source.digests()) == ["train"]
+    assert leaked_splits(parent, source, source.digests()) == ["train"]
     separate, _ = labeled_source(source.train, task="pairs", dev=str(file_of("pairs", runs_folder, 20, 7)))
     # No training file of the parent is evaluated on
-    assert already_trained_on(parent, separate, separate.digests()) == []
+    assert leaked_splits(parent, separate, separate.digests()) == []
     tested, _ = labeled_source(separate.dev or "", task="pairs", dev=separate.dev, test=source.train)
-    assert already_trained_on(parent, tested, tested.digests()) == ["test"]
-    assert already_trained_on(str(runs_folder / "bert"), source, source.digests()) == []
-    assert already_trained_on(str(runs_folder / "gone"), source, source.digests()) == []
-    assert already_trained_on(None, source, source.digests()) == []
+    assert leaked_splits(parent, tested, tested.digests()) == ["test"]
+    assert leaked_splits(str(runs_folder / "bert"), source, source.digests()) == []
+    assert leaked_splits(str(runs_folder / "gone"), source, source.digests()) == []
+    assert leaked_splits(None, source, source.digests()) == []
 
 
 # -- the majority class
@@ -82,7 +82,7 @@ def test_run_no_better_than_the_majority_class_gets_a_note(runs_folder: Path, tm
     plan = pipeline.plan_adaptation(
         str(runs_folder / "bert"), source, settings={"steps": 1, "rate": 1e-9, "threads": 1}
     )
-    run = pipeline.run_adaptation(plan, tmp_path / "run", watcher=notes)
+    run = pipeline.run_adaptation(plan, tmp_path / "run", callback=notes)
     (majority_note,) = [note for note in notes.words if "no better than" in note]
     assert "give it more time or examples, another --rate" in majority_note
     assert majority_note in run.metadata["notes"]
@@ -182,7 +182,7 @@ def test_unlabeled_test_set_gets_a_note_with_a_classify_command(tmp_path: Path):
     test = write_table(tmp_path / "test.tsv", ("number 1 is fine", None), ("number 2 is dull", None))
     source, _ = labeled_source(str(write_reviews(tmp_path / "t.tsv")), task="classification", test=str(test))
     notes = Notes()
-    pipeline.run_adaptation(pipeline.plan_adaptation("ngram", source), tmp_path / "run", watcher=notes)
+    pipeline.run_adaptation(pipeline.plan_adaptation("ngram", source), tmp_path / "run", callback=notes)
     assert any(note.endswith(f"forebear classify {tmp_path / 'run'} --in {test}") for note in notes.words)
     assert main(["classify", str(tmp_path / "run"), "--in", str(test), "--quiet"]) == 0
 

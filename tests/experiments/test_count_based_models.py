@@ -230,7 +230,7 @@ def test_time_budget_of_ngram_model_is_ignored_with_a_note(tmp_path: Path):
     run_pretraining(
         plan_pretraining("ngram", [str(tmp_path / "lines.txt")], settings={"time": "1s"}),
         tmp_path / "run",
-        watcher=callback,
+        callback=callback,
     )
     assert any("--time is not heeded" in message for message in notes)
 

@@ -45,19 +45,19 @@ def test_gpt2_flops_per_token_follow_the_formula(gpt2, size):
 
 def test_model_size_parameters_equal_those_of_transformers():
     _, tokenizer = sample_batch(GPT2Spec(**SMALL))
-    size = model_size(GPT2Spec(**SMALL), NominalTokenizer(tokenizer, 777), batch=64)
+    size = model_size(GPT2Spec(**SMALL), NominalTokenizer(tokenizer, 777), batch_tokens=64)
     with torch.device("meta"):
         reference = GPT2LMHeadModel(GPT2Config(vocab_size=777, n_embd=48, n_layer=3, n_head=4, n_positions=32))
     assert size.parameters == reference.num_parameters()
     assert (size.weights, size.gradients, size.moments) == tuple(size.parameters * num_bytes for num_bytes in (4, 4, 8))
-    assert size.cache == 2 * 4 * 3 * 32 * 48
-    assert size.to_use == size.weights + size.cache
+    assert size.cache_bytes == 2 * 4 * 3 * 32 * 48
+    assert size.bytes_to_use == size.weights + size.cache_bytes
 
 
 def test_estimated_activation_memory_is_close_to_what_torch_saves():
     """The estimate from shapes is close to the tensors that torch saves for the backward pass."""
     _, tokenizer = sample_batch(GPT2Spec(**SMALL))
-    size = model_size(GPT2Spec(**SMALL), tokenizer, batch=64)
+    size = model_size(GPT2Spec(**SMALL), tokenizer, batch_tokens=64)
     network = GPT2Spec(**SMALL).build(tokenizer).initialize(0)
     parameter_addresses = {parameter.data_ptr() for parameter in network.parameters()}
     saved_bytes = {}

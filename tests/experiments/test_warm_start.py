@@ -253,7 +253,7 @@ class InterruptAtStep10(TrainingCallback):
 
 def test_warm_start_from_unfinished_run_works_or_is_refused(tmp_path: Path):
     with pytest.raises(UserInterrupt):
-        trained("bert", tmp_path, steps=40, watcher=InterruptAtStep10())
+        trained("bert", tmp_path, steps=40, callback=InterruptAtStep10())
     with allowed_to_refuse():
         InitFrom.for_run(str(tmp_path / "run"))
 
@@ -298,7 +298,9 @@ def test_interrupted_warm_start_resumes_bit_for_bit(parents: Callable[..., RunFo
     options = {"steps": 25, "words": ["zebra"]}
     uninterrupted = continued(parents(), tmp_path, **options)
     with pytest.raises(UserInterrupt):
-        pipeline.run_pretraining(plan(parents(), tmp_path, **options), tmp_path / "broken", watcher=InterruptAtStep10())
+        pipeline.run_pretraining(
+            plan(parents(), tmp_path, **options), tmp_path / "broken", callback=InterruptAtStep10()
+        )
     assert weights(pipeline.resume_pretraining(tmp_path / "broken")) == weights(uninterrupted)
 
 
@@ -307,7 +309,7 @@ def test_resume_with_a_checkpoint_does_not_need_the_parent(parents: Callable[...
     shutil.copytree(parents().path, tmp_path / "parent")
     parent = RunFolder.open(tmp_path / "parent")
     with pytest.raises(UserInterrupt):
-        pipeline.run_pretraining(plan(parent, tmp_path, steps=25), tmp_path / "broken", watcher=InterruptAtStep10())
+        pipeline.run_pretraining(plan(parent, tmp_path, steps=25), tmp_path / "broken", callback=InterruptAtStep10())
     shutil.rmtree(tmp_path / "parent")
     assert pipeline.resume_pretraining(tmp_path / "broken").is_finished
 

@@ -30,7 +30,7 @@ def adapted_with_notes(parent: Path, folder: Path, text: str, **options: Any) ->
     source, _ = labeled_source(str(file), task="classification")
     notes = Notes()
     plan = pipeline.plan_adaptation(str(parent), source, how=options, settings={"steps": 2, "threads": 1})
-    run = pipeline.run_adaptation(plan, folder / "adapted", watcher=notes)
+    run = pipeline.run_adaptation(plan, folder / "adapted", callback=notes)
     return run, [note for note in notes.words if "no vector" in note]
 
 

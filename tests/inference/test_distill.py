@@ -71,7 +71,7 @@ class KillAtStep(TrainingCallback):
 
 def distill_until_killed(at: int, *arguments: Any, **options: Any) -> None:
     with pytest.raises(Killed):
-        distill.distill(*arguments, watcher=KillAtStep(at), **options)
+        distill.distill(*arguments, callback=KillAtStep(at), **options)
 
 
 # -- language models

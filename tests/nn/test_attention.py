@@ -1,11 +1,11 @@
-"""Where tokens look: maps of every layer, head and row, equal to what the fast way computes."""
+"""Attention maps of every layer, head and sequence equal what the fast attention computes."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
-from building import decoder_model, inputs, rows_of
+from small_networks import decoder_model, inputs, rows_of
 
 from forebear.nn.attention import DotProductScore, SelfAttention, attend, attend_reference, attend_with_scores
 from forebear.nn.embedding import InputEmbedding
@@ -27,7 +27,7 @@ def encoder_of(*, norm="post", sees="all", placing="learned", shared=False, segm
 
 
 def layer(heads: int, *, past_only: bool = False) -> SelfAttention:
-    """Attention of width 24 with weights and biases that all matter."""
+    """Attention of width 24 with large weights and biases."""
     attention = SelfAttention(24, heads, past_only=past_only)
     values = initial_values(attention, 2)
     torch.manual_seed(0)
@@ -39,74 +39,75 @@ def layer(heads: int, *, past_only: bool = False) -> SelfAttention:
 
 @pytest.mark.parametrize("past_only", [False, True])
 @pytest.mark.parametrize("lengths", [(4,), (5, 5, 5), (1, 7, 7, 3)])
-def test_attention_by_its_definition_is_the_fast_one(lengths, past_only):
+def test_attend_equals_its_reference_implementation(lengths, past_only):
     torch.manual_seed(0)
-    both, upon = torch.randn(sum(lengths), 72), torch.randn(sum(lengths), 24)
-    leaves = [both.clone().requires_grad_() for _ in range(2)]
+    query_key_value, output_gradient = torch.randn(sum(lengths), 72), torch.randn(sum(lengths), 24)
+    leaves = [query_key_value.clone().requires_grad_() for _ in range(2)]
     fast = attend(leaves[0], lengths, 4, past_only=past_only)
-    plain, maps = attend_reference(leaves[1], lengths, 4, past_only=past_only)
-    torch.testing.assert_close(plain, fast, rtol=1e-5, atol=1e-6)
-    for found in (fast, plain):
-        found.backward(upon)
+    reference, maps = attend_reference(leaves[1], lengths, 4, past_only=past_only)
+    torch.testing.assert_close(reference, fast, rtol=1e-5, atol=1e-6)
+    for output in (fast, reference):
+        output.backward(output_gradient)
     torch.testing.assert_close(leaves[1].grad, leaves[0].grad, rtol=1e-5, atol=1e-5)
-    values = both[:, 48:].split(lengths)
-    for weights, value, wanted in zip(maps, values, fast.split(lengths), strict=True):
+    values = query_key_value[:, 48:].split(lengths)
+    for weights, value, expected in zip(maps, values, fast.split(lengths), strict=True):
         heads = [weights[head] @ value[:, 6 * head : 6 * head + 6] for head in range(4)]
-        torch.testing.assert_close(torch.cat(heads, 1), wanted, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(torch.cat(heads, 1), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("sees", ["all", "past"])
-def test_i_have_a_dream(sees):
-    """A word-to-word map: every row is a whole, and with the mask row i has weight on 1 … i only."""
+def test_attention_maps_sum_to_one_and_causal_maps_are_triangular(sees):
+    """The maps of `i have a dream`: with the causal mask, token i has weight on tokens 1 … i only."""
     words = "i have a dream".split()
     tokens = torch.arange(len(words))
     maps = encoder_of(sees=sees).attention_maps(tokens, [len(words)])
-    assert [len(rows) for rows in maps] == [1, 1, 1]
+    assert [len(layer_maps) for layer_maps in maps] == [1, 1, 1]
     for (weights,) in maps:
         assert weights.shape == (4, 4, 4)  # heads, from, to
         torch.testing.assert_close(weights.sum(-1), torch.ones(4, 4))
-        seen = torch.ones(4, 4).tril().bool() if sees == "past" else torch.ones(4, 4).bool()
-        assert torch.equal(weights > 0, seen.expand(4, 4, 4))
-        assert bool((weights[:, ~seen] == 0).all())
+        visible = torch.ones(4, 4).tril().bool() if sees == "past" else torch.ones(4, 4).bool()
+        assert torch.equal(weights > 0, visible.expand(4, 4, 4))
+        assert bool((weights[:, ~visible] == 0).all())
     if sees == "past":
         torch.testing.assert_close(maps[0][0][:, 0], torch.tensor([1.0, 0, 0, 0]).expand(4, 4))
 
 
-def test_several_heads_are_single_heads_side_by_side_times_the_output():
-    several, lengths = layer(4), (5, 2)
+def test_multi_head_attention_is_concatenated_single_heads_times_output():
+    attention, lengths = layer(4), (5, 2)
     x = torch.randn(7, 24, generator=torch.Generator().manual_seed(1))
-    weight, bias = several.query_key_value.weight.detach(), several.query_key_value.bias.detach()
+    weight, bias = attention.query_key_value.weight.detach(), attention.query_key_value.bias.detach()
     heads = []
     for head in range(4):
-        own = torch.cat([torch.arange(6) + 6 * head + 24 * part for part in range(3)])  # of query, key and value
-        query, key, value = (x @ weight[own].T + bias[own]).split(6, 1)
-        rows = zip(query.split(lengths), key.split(lengths), value.split(lengths), strict=True)
+        # columns of query, key and value
+        columns = torch.cat([torch.arange(6) + 6 * head + 24 * part for part in range(3)])
+        query, key, value = (x @ weight[columns].T + bias[columns]).split(6, 1)
+        parts = zip(query.split(lengths), key.split(lengths), value.split(lengths), strict=True)
         heads.append(
-            torch.cat([attend_with_scores(DotProductScore()(query, key), value)[0] for query, key, value in rows])
+            torch.cat([attend_with_scores(DotProductScore()(query, key), value)[0] for query, key, value in parts])
         )
-    wanted = torch.cat(heads, 1) @ several.output.weight.T + several.output.bias
-    torch.testing.assert_close(several(x, lengths), wanted, rtol=1e-5, atol=1e-5)
-    assert not torch.allclose(layer(1)(x, lengths), wanted, atol=1e-2)  # the same weights as one wide head
+    expected = torch.cat(heads, 1) @ attention.output.weight.T + attention.output.bias
+    torch.testing.assert_close(attention(x, lengths), expected, rtol=1e-5, atol=1e-5)
+    assert not torch.allclose(layer(1)(x, lengths), expected, atol=1e-2)  # the same weights as one wide head
 
 
-def test_permuting_the_input_permutes_the_output():
+def test_unmasked_self_attention_is_permutation_equivariant():
     x = torch.randn(9, 24, generator=torch.Generator().manual_seed(1))
     order = torch.from_numpy(np.random.default_rng(2).permutation(9))
-    plain, masked = layer(4), layer(4, past_only=True)
-    torch.testing.assert_close(plain(x[order], (9,)), plain(x, (9,))[order], rtol=1e-5, atol=1e-5)
-    (before,), (after,) = plain.attention_weights(x, (9,)), plain.attention_weights(x[order], (9,))
+    unmasked, causal = layer(4), layer(4, past_only=True)
+    torch.testing.assert_close(unmasked(x[order], (9,)), unmasked(x, (9,))[order], rtol=1e-5, atol=1e-5)
+    (before,), (after,) = unmasked.attention_weights(x, (9,)), unmasked.attention_weights(x[order], (9,))
     torch.testing.assert_close(after, before[:, order][:, :, order], rtol=1e-5, atol=1e-6)
-    assert not torch.allclose(masked(x[order], (9,)), masked(x, (9,))[order], atol=1e-2)
+    assert not torch.allclose(causal(x[order], (9,)), causal(x, (9,))[order], atol=1e-2)
 
 
 @pytest.mark.parametrize("switches", [{"norm": "pre", "sees": "past"}, {"norm": "post"}, {"shared": True}])
-def test_maps_lead_from_layer_to_layer(switches):
-    """Each layer's map, with the values of that layer, gives what the fast way found there."""
+def test_attention_maps_times_values_give_the_attended_vectors(switches):
+    """Each layer's map, multiplied by its values, gives what the fast attention computed."""
     encoder, rows = encoder_of(**switches), rows_of(6, 11, 6)
     lengths = [len(row) for row in rows]
     attended: list[torch.Tensor] = []
     hooks = [
-        block.attention.output.register_forward_pre_hook(lambda module, given: attended.append(given[0]))
+        block.attention.output.register_forward_pre_hook(lambda module, arguments: attended.append(arguments[0]))
         for block in encoder.blocks
     ]
     with torch.no_grad():
@@ -115,26 +116,24 @@ def test_maps_lead_from_layer_to_layer(switches):
             hook.remove()
         maps = encoder.attention_maps(**inputs(rows))
         assert len(maps) == len(attended) == 3
-        for number, (of_rows, wanted) in enumerate(zip(maps, attended, strict=True)):
+        for number, (layer_maps, expected) in enumerate(zip(maps, attended, strict=True)):
             block = encoder.blocks[number % len(encoder.blocks)]
             x = block.attention_norm(layers[number]) if encoder.norm_place == "pre" else layers[number]
             values = block.attention.query_key_value(x)[:, 64:].view(-1, 4, 8).transpose(0, 1).split(lengths, 1)
-            found = [(w @ v).transpose(0, 1).flatten(1) for w, v in zip(of_rows, values, strict=True)]
-            torch.testing.assert_close(torch.cat(found), wanted, rtol=1e-4, atol=1e-5)
+            actual = [(w @ v).transpose(0, 1).flatten(1) for w, v in zip(layer_maps, values, strict=True)]
+            torch.testing.assert_close(torch.cat(actual), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_maps_of_a_row_do_not_depend_on_other_rows_and_heed_segments():
+def test_attention_maps_are_independent_of_other_sequences_and_use_segments():
     encoder, rows = encoder_of(segments=2), rows_of(6, 11)
-    together = encoder.attention_maps(**inputs(rows))
+    batched = encoder.attention_maps(**inputs(rows))
     for layer_number, alone in enumerate(encoder.attention_maps(**inputs(rows[1:]))):
-        torch.testing.assert_close(together[layer_number][1], alone[0], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(batched[layer_number][1], alone[0], rtol=1e-5, atol=1e-5)
     segments = (torch.arange(17) > 8).long()
-    assert not torch.allclose(
-        encoder.attention_maps(**inputs(rows), segments=segments)[0][1], together[0][1], atol=1e-3
-    )
+    assert not torch.allclose(encoder.attention_maps(**inputs(rows), segments=segments)[0][1], batched[0][1], atol=1e-3)
 
 
-def test_asking_for_maps_changes_no_answer():
+def test_attention_maps_leave_logits_unchanged():
     model, rows = decoder_model(), inputs(rows_of(6, 11))
     before = model.logits(rows)["next"]
     model.encoder.attention_maps(**rows)

@@ -1,4 +1,4 @@
-"""Inference mode: no gradients inside, and none are lost afterwards, wherever an interrupt arrives."""
+"""Inference mode records no gradients inside and restores them afterwards, whenever an interrupt arrives."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def nested_product(x: torch.Tensor) -> torch.Tensor:
 
 
 def interrupt_after(events: int) -> bool:
-    """Whether KeyboardInterrupt was raised after so many calls and returns: Python handles signals there."""
+    """Whether KeyboardInterrupt was raised after that many calls and returns, where Python handles signals."""
     count = 0
 
     def profile(frame: FrameType, event: str, argument: Any) -> None:

@@ -1,4 +1,4 @@
-"""Corpora in memory whose every token is another one, so that a row tells by itself where its tokens come from."""
+"""In-memory corpora in which every token id is different, so that a sequence shows which tokens it has."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def corpus_of(
     entities: np.ndarray | None = None,
     tokenizer: Tokenizer | None = None,
 ) -> Corpus:
-    """Documents told by the lengths of their sentences."""
+    """A corpus of documents given by the lengths of their sentences."""
     lengths = np.array([length for sentences in documents for length in sentences], np.int64)
     starts = np.concatenate(([0], np.cumsum(lengths)))
     if ids is None:
         ids = np.arange(FIRST, FIRST + starts[-1])
-    made = Corpus(
+    corpus = Corpus(
         folder=Path("memory"),
         metadata={"made_from": {"tokenizer": tokenizer.digest if tokenizer else ""}},
         ids=ids,
@@ -40,12 +40,12 @@ def corpus_of(
         entities=entities,
     )
     if tokenizer is not None:
-        made.__dict__["tokenizer"] = tokenizer  # one in memory has no folder to read it from
-    return made
+        corpus.__dict__["tokenizer"] = tokenizer  # an in-memory corpus has no folder to read it from
+    return corpus
 
 
 def random_documents(rng: np.random.Generator, count: int, *, most: int = 12, longest: int = 12) -> list[list[int]]:
-    """Of one sentence and of many, of one token and of many; a few sentences are huge."""
+    """Documents of one or many sentences, of one or many tokens; a few sentences are very long."""
     sizes = np.minimum(rng.geometric(1 / 4, count), most).tolist()
     documents = [rng.integers(1, longest + 1, size).tolist() for size in sizes]
     for document in documents:
@@ -54,15 +54,15 @@ def random_documents(rng: np.random.Generator, count: int, *, most: int = 12, lo
     return documents
 
 
-def owners(corpus: Corpus) -> np.ndarray:
-    """(tokens,) the number of each token's document, counted out one by one."""
-    told = []
+def document_numbers(corpus: Corpus) -> np.ndarray:
+    """(tokens,) the number of the document of each token."""
+    numbers = []
     for number in range(len(corpus.documents) - 1):
-        told += [number] * len(corpus.document_ids(number))
-    return np.array(told)
+        numbers += [number] * len(corpus.document_ids(number))
+    return np.array(numbers)
 
 
 def rows_of(tokens: np.ndarray, lengths: np.ndarray) -> list[list[int]]:
-    """A batch's rows."""
+    """The sequences of a batch."""
     ends = np.cumsum(lengths).tolist()
     return [tokens[end - length : end].tolist() for end, length in zip(ends, lengths.tolist(), strict=True)]

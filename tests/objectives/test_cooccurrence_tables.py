@@ -1,4 +1,4 @@
-"""Counts of words that stand together: those of a plain count, whatever the memory; whole, or not there."""
+"""Co-occurrence tables equal plain counts for any memory limit, and are complete or absent on disk."""
 
 from __future__ import annotations
 
@@ -27,76 +27,84 @@ sentences = st.lists(st.integers(0, WORDS - 1), min_size=1, max_size=8)
 texts = st.lists(st.lists(sentences, min_size=1, max_size=3), min_size=1, max_size=5)
 
 
-def plainly(text: Ids, window: int, unit: str, never: frozenset[int]) -> np.ndarray:
+def reference_counts(text: Ids, window: int, unit: str, never: frozenset[int]) -> np.ndarray:
     table = np.zeros((WORDS, WORDS))
     units = [s for d in text for s in d] if unit == "sentence" else [[w for s in d for w in s] for d in text]
-    for whole in units:
-        words = [word for word in whole if word not in never]
-        for here, word in enumerate(words):
-            for there, other in enumerate(words):
-                if 0 < abs(here - there) <= window:
-                    table[word, other] += 1 / abs(here - there)
+    for tokens in units:
+        words = [word for word in tokens if word not in never]
+        for position, word in enumerate(words):
+            for other_position, other in enumerate(words):
+                if 0 < abs(position - other_position) <= window:
+                    table[word, other] += 1 / abs(position - other_position)
     return table
 
 
 def dense(table: CooccurrenceTable, words: int = WORDS) -> np.ndarray:
-    told = np.zeros((words, words), np.float32)
-    told[table.rows, table.columns] = table.counts
-    assert np.count_nonzero(told) == len(table)
-    return told
+    matrix = np.zeros((words, words), np.float32)
+    matrix[table.rows, table.columns] = table.counts
+    assert np.count_nonzero(matrix) == len(table)
+    return matrix
 
 
 @settings(max_examples=40)
 @given(text=texts, window=st.integers(1, 20), unit=st.sampled_from(["sentence", "document"]), piece=st.integers(1, 9))
-def test_counts_are_those_of_a_plain_count(text: Ids, window: int, unit: str, piece: int):
-    never, told = frozenset({0}), []
+def test_cooccurrence_counts_equal_reference_counts(text: Ids, window: int, unit: str, piece: int):
+    never, tables = frozenset({0}), []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cooccurrence, "BAND_ROWS", 2)
-        for size in (cooccurrence.CHUNK_TOKENS, piece):  # all at once, and in many stretches
+        for size in (cooccurrence.CHUNK_TOKENS, piece):  # in one chunk, and in many
             patch.setattr(cooccurrence, "CHUNK_TOKENS", size)
             source = portion_of(text, key=f"{size}")
-            told.append(
+            tables.append(
                 count_cooccurrences(source, vocabulary=WORDS, window=window, unit=unit, blocked_ids=never, max_memory=0)
             )
-    assert np.allclose(dense(told[0]), plainly(text, window, unit, never), rtol=1e-4 if window > 16 else 1e-6)
-    assert np.array_equal(dense(told[0]), dense(told[0]).T)
+    assert np.allclose(
+        dense(tables[0]), reference_counts(text, window, unit, never), rtol=1e-4 if window > 16 else 1e-6
+    )
+    assert np.array_equal(dense(tables[0]), dense(tables[0]).T)
     for name in cooccurrence.ARRAYS:
-        assert np.array_equal(getattr(told[0], name), getattr(told[1], name)), "memory changes neither counts nor order"
+        assert np.array_equal(getattr(tables[0], name), getattr(tables[1], name)), (
+            "memory changes neither counts nor order"
+        )
 
 
-@pytest.mark.parametrize("longest", [1 << 22, 60])  # bands of many words, and of as few as can be
-def test_little_memory_gives_the_same_bits_by_many_runs(monkeypatch: pytest.MonkeyPatch, longest: int):
-    text, runs, told = random_text(200, 5000), [], []
+@pytest.mark.parametrize("longest", [1 << 22, 60])  # large and minimal bands of rows
+def test_cooccurrence_counts_with_little_memory_are_bit_identical(monkeypatch: pytest.MonkeyPatch, longest: int):
+    text, merges, tables = random_text(200, 5000), [], []
     monkeypatch.setattr(cooccurrence, "MAX_CHUNK_TOKENS", longest)
-    adding = cooccurrence._OnDiskRows.add
-    monkeypatch.setattr(cooccurrence._OnDiskRows, "add", lambda self, stretch: (runs.append(1), adding(self, stretch)))
+    plain_add = cooccurrence._OnDiskRows.add
+    monkeypatch.setattr(cooccurrence._OnDiskRows, "add", lambda self, chunk: (merges.append(1), plain_add(self, chunk)))
     for key, piece in (("at once", 1 << 20), ("in parts", 100)):
         monkeypatch.setattr(cooccurrence, "CHUNK_TOKENS", piece)
         monkeypatch.setattr(cooccurrence, "BUFFER_ENTRIES", 300)
-        told.append(count_cooccurrences(portion_of(text, key), vocabulary=200, window=5, unit="document", max_memory=0))
-        assert (len(runs) > 10) == (key == "in parts")
+        tables.append(
+            count_cooccurrences(portion_of(text, key), vocabulary=200, window=5, unit="document", max_memory=0)
+        )
+        assert (len(merges) > 10) == (key == "in parts")
     for name in cooccurrence.ARRAYS:
-        assert np.array_equal(getattr(told[0], name), getattr(told[1], name))
-    tiles = told[0].rows // cooccurrence.BAND_ROWS * 1000 + told[0].columns // cooccurrence.BAND_ROWS
+        assert np.array_equal(getattr(tables[0], name), getattr(tables[1], name))
+    tiles = tables[0].rows // cooccurrence.BAND_ROWS * 1000 + tables[0].columns // cooccurrence.BAND_ROWS
     if longest > 60:
         assert (np.diff(tiles) >= 0).all(), "entries stand in tiles"
 
 
-def test_one_line_of_a_million_tokens_is_counted_to_its_end():
+def test_line_of_a_million_tokens_is_counted_to_its_end():
     text = [[[1, 2] * 500_000 + [3]]]
     table = dense(count_cooccurrences(portion_of(text, "long"), vocabulary=4, window=1, unit="sentence"), 4)
     assert table[1, 2] == table[2, 1] == 999_999
     assert table[2, 3] == table[3, 2] == 1
 
 
-def test_it_is_counted_once(kept: Path, monkeypatch: pytest.MonkeyPatch):
-    seen: list[tuple[int, int]] = []
+def test_cooccurrence_table_is_cached(kept: Path, monkeypatch: pytest.MonkeyPatch):
+    progress_calls: list[tuple[int, int]] = []
     source = portion_of(random_text(WORDS, 300))
-    first = count_cooccurrences(source, **SETTINGS, progress=lambda *at: seen.append(at))
-    assert seen
-    assert seen == sorted(seen)
-    assert seen[-1][0] == seen[-1][1]
-    monkeypatch.setattr(cooccurrence, "_write_table", lambda *given: pytest.fail("counted again"))
+    first = count_cooccurrences(
+        source, **SETTINGS, progress=lambda *progress_values: progress_calls.append(progress_values)
+    )
+    assert progress_calls
+    assert progress_calls == sorted(progress_calls)
+    assert progress_calls[-1][0] == progress_calls[-1][1]
+    monkeypatch.setattr(cooccurrence, "_write_table", lambda *arguments: pytest.fail("counted again"))
     assert np.array_equal(count_cooccurrences(source, **SETTINGS).counts, first.counts)
     assert [item.name for item in kept.iterdir()] == [next(kept.iterdir()).name], "nothing else is left"
     assert not first.counts.flags.writeable
@@ -105,7 +113,7 @@ def test_it_is_counted_once(kept: Path, monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize(
     "other", [{"window": 3}, {"unit": "sentence"}, {"blocked_ids": frozenset({1})}, {"vocabulary": 8}, "fewer units"]
 )
-def test_other_settings_are_another_table(kept: Path, other: Any):
+def test_other_settings_make_another_cached_table(kept: Path, other: Any):
     source = portion_of(random_text(WORDS, 300))
     count_cooccurrences(source, **SETTINGS)
     if isinstance(other, str):
@@ -117,33 +125,33 @@ def test_other_settings_are_another_table(kept: Path, other: Any):
 
 @pytest.mark.parametrize("name", ["counts.npy", cooccurrence.METADATA_FILE])
 @pytest.mark.parametrize("damage", [b"", b"nonsense", None])
-def test_a_damaged_table_is_counted_anew(kept: Path, name: str, damage: bytes | None):
+def test_damaged_cached_table_is_counted_again(kept: Path, name: str, damage: bytes | None):
     source = portion_of(random_text(WORDS, 300))
-    right = dense(count_cooccurrences(source, **SETTINGS))
+    expected = dense(count_cooccurrences(source, **SETTINGS))
     (folder,) = kept.iterdir()
     (folder / name).unlink() if damage is None else (folder / name).write_bytes(damage)
     with pytest.raises(ForebearError):
         CooccurrenceTable.open(folder)
-    assert np.array_equal(dense(count_cooccurrences(source, **SETTINGS)), right)
+    assert np.array_equal(dense(count_cooccurrences(source, **SETTINGS)), expected)
 
 
-def test_a_full_disk_is_told_and_leaves_no_half(kept: Path, monkeypatch: pytest.MonkeyPatch):
+def test_full_disk_while_counting_is_reported_and_leaves_no_files(kept: Path, monkeypatch: pytest.MonkeyPatch):
     source = portion_of(random_text(WORDS, 300))
 
-    def full(*given: object) -> None:
+    def append_on_full_disk(*arguments: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(cooccurrence.NpyAppender, "append", full)
-        with pytest.raises(ForebearError, match="No space left") as told:
+        patch.setattr(cooccurrence.NpyAppender, "append", append_on_full_disk)
+        with pytest.raises(ForebearError, match="No space left") as error:
             count_cooccurrences(source, **SETTINGS)
-    assert "FOREBEAR_CACHE" in told.value.hint
+    assert "FOREBEAR_CACHE" in error.value.hint
     assert not list(kept.iterdir()), "nothing takes up the room that there is not"
     assert len(count_cooccurrences(source, **SETTINGS))
     assert len(list(kept.iterdir())) == 1
 
 
-KILLED = """
+KILLED_PROGRAM = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
 from small_portions import portion_of, random_text
@@ -156,19 +164,21 @@ cooccurrence.count_cooccurrences(portion_of(random_text(7, 300)), vocabulary=7, 
 
 
 @pytest.mark.parametrize("moment", ["tile_entries", "write_json", "sync_folder"])
-def test_a_count_that_is_killed_begins_again(kept: Path, moment: str):
-    done = subprocess.run([sys.executable, "-c", KILLED, str(Path(__file__).parents[1]), moment], env=dict(os.environ))
-    assert done.returncode == -signal.SIGKILL
+def test_killed_count_starts_again_without_partial_table(kept: Path, moment: str):
+    process = subprocess.run(
+        [sys.executable, "-c", KILLED_PROGRAM, str(Path(__file__).parents[1]), moment], env=dict(os.environ)
+    )
+    assert process.returncode == -signal.SIGKILL
     finished = [item for item in kept.iterdir() if not item.name.endswith(".part")]
     assert len(finished) == (moment == "sync_folder"), "only what is whole has its name"
     source = portion_of(random_text(WORDS, 300))
     table = count_cooccurrences(source, **SETTINGS)
-    right = plainly(random_text(WORDS, 300), 2, "document", frozenset({0}))
-    assert np.allclose(dense(table), right, rtol=1e-6)
+    expected = reference_counts(random_text(WORDS, 300), 2, "document", frozenset({0}))
+    assert np.allclose(dense(table), expected, rtol=1e-6)
     assert len([item for item in kept.iterdir() if not item.name.endswith(".part")]) == 1
 
 
-def test_ids_beyond_the_vocabulary_are_refused():
+def test_counting_refuses_ids_beyond_vocabulary_and_invalid_settings():
     with pytest.raises(InputError, match="the id 6"):
         count_cooccurrences(portion_of([[[1, 6]]]), vocabulary=6, window=2, unit="document")
     with pytest.raises(InputError, match="window"):
@@ -177,9 +187,9 @@ def test_ids_beyond_the_vocabulary_are_refused():
         count_cooccurrences(portion_of([[[1, 6]]]), vocabulary=7, window=1, unit="page")
 
 
-def test_texts_in_which_nothing_stands_together(monkeypatch: pytest.MonkeyPatch):
+def test_text_without_cooccurrences_gives_cached_empty_table(monkeypatch: pytest.MonkeyPatch):
     for text in ([[[1]]], [[[0, 1, 0]]], [[[0]]], [[[1]], [[2]]]):
         assert len(count_cooccurrences(portion_of(text), **SETTINGS)) == 0
         with monkeypatch.context() as patch:
-            patch.setattr(cooccurrence, "_write_table", lambda *given: pytest.fail("counted again"))
+            patch.setattr(cooccurrence, "_write_table", lambda *arguments: pytest.fail("counted again"))
             assert len(count_cooccurrences(portion_of(text), **SETTINGS)) == 0

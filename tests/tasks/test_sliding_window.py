@@ -1,4 +1,4 @@
-"""The sliding window: cases worked out by hand, in both languages."""
+"""The sliding-window baseline: cases by hand in English and Chinese."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from forebear.tasks.baselines import sliding_window_answer, split_units
 
 
-def test_units():
+def test_split_units_by_words_characters_and_punctuation():
     assert [unit.text for unit in split_units("Ab c5，在37摄氏度x")] == [
         "ab",
         "c5",
@@ -30,7 +30,7 @@ def test_units():
 
 
 @pytest.mark.parametrize(
-    ("question", "passage", "wanted"),
+    ("question", "passage", "expected"),
     [
         ("今天的最高温度是多少", "天气预报显示今天最高温度 37 摄氏度", "37 摄氏度"),
         ("爱因斯坦在哪里发表演讲？", "爱因斯坦在柏林发表演讲。牛顿在伦敦散步。", "柏林"),
@@ -38,54 +38,54 @@ def test_units():
         ("Where does the river Elbe rise?", "The river Elbe does rise in Bohemia. The Rhine is long.", "in Bohemia"),
     ],
 )
-def test_the_stretch_with_most_of_the_question_around_it(question: str, passage: str, wanted: str):
+def test_sliding_window_answers_by_hand(question: str, passage: str, expected: str):
     start, text = sliding_window_answer(question, passage)
-    assert text == wanted
+    assert text == expected
     assert passage[start : start + len(text)] == text
 
 
-def test_rare_words_count_more_and_near_ones_too():
-    # Around "one": a, three times in the passage, right before it. Around "two": b, once, right behind it, or farther.
+def test_sliding_window_weights_rare_and_near_words_more():
+    # Around "one": a, three times in the passage, right before it. Around "two": b, once, right after it or farther.
     passage = "a one . a . a . " + ". " * 30 + "two x b"
     assert log(2) / sqrt(2) > log(4 / 3)
-    assert sliding_window_answer("a b", passage) == (passage.index("two"), "two x")  # "x" is no word of the question
+    assert sliding_window_answer("a b", passage) == (passage.index("two"), "two x")  # "x" is not in the question
     passage = "a one . a . a . " + ". " * 30 + "two . . . b"
     assert log(2) / sqrt(8) < log(4 / 3)
     assert sliding_window_answer("a b", passage)[1] == "one"
-    assert sliding_window_answer("a b", passage, window=0)[1] == "two"  # where nothing is near, all are equal
+    assert sliding_window_answer("a b", passage, window=0)[1] == "two"  # without near words all candidates are equal
 
 
-def test_a_word_counts_once_however_often_it_is_near():
+def test_sliding_window_counts_a_near_word_once():
     passage = "b b b one b b " + ". " * 30 + "a two"
-    # "one" has b alone, five times in the passage; "two" has a, which is there once
+    # "one" has only b, five times in the passage; "two" has a, which occurs once
     assert sliding_window_answer("a b", passage) == (passage.index("two"), "two")
 
 
-def test_long_stretches_are_cut_where_the_question_is_farther():
+def test_sliding_window_truncates_long_answers_away_from_the_question():
     assert sliding_window_answer("q", "q 1 2 3 4", longest=2)[1] == "1 2"
     assert sliding_window_answer("q", "1 2 3 4 q", longest=2)[1] == "3 4"
 
 
-def test_nothing_to_say():
+def test_sliding_window_without_candidates_answers_nothing():
     assert sliding_window_answer("what?", "") == (0, "")
     assert sliding_window_answer("the cat", "The cat.") == (0, "")
     assert sliding_window_answer("", "one, two")[1] == "two"
 
 
 @given(st.text(max_size=40), st.text(max_size=80))
-def test_an_answer_stands_in_its_passage(question: str, passage: str):
+def test_sliding_window_answer_is_a_span_of_the_passage(question: str, passage: str):
     start, text = sliding_window_answer(question, passage)
     assert passage[start : start + len(text)] == text
 
 
-def test_cmrc(data: Path):
-    """Far above chance, far below a network: what a yardstick should be."""
+def test_sliding_window_exact_match_on_cmrc(data: Path):
+    """Far above chance and far below a network."""
     file = json.loads((data / "tasks" / "cmrc2018" / "dev.json").read_text(encoding="utf-8"))
-    asked = [
+    questions = [
         (item["question"], paragraph["context"], {reply["text"] for reply in item["answers"]})
         for article in file["data"]
         for paragraph in article["paragraphs"]
         for item in paragraph["qas"]
     ][::10][:300]
-    hits = sum(sliding_window_answer(question, passage)[1] in replies for question, passage, replies in asked)
+    hits = sum(sliding_window_answer(question, passage)[1] in replies for question, passage, replies in questions)
     assert 15 <= hits <= 60

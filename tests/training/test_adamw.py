@@ -1,4 +1,4 @@
-"""The fused optimiser is torch's own, step for step, bit for bit."""
+"""The fused AdamW equals torch's, step for step and bit for bit."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ def parameters() -> dict[str, torch.Tensor]:
     return {name: torch.nn.Parameter(torch.randn(shape)) for name, shape in shapes.items()}
 
 
-def test_it_is_torchs_own():
-    ours, theirs = parameters(), parameters()
-    mine = AdamW(ours, decay=0.1, memory=0.95)
+def test_adamw_equals_torch_bit_for_bit():
+    parameters_ours, parameters_torch = parameters(), parameters()
+    optimizer = AdamW(parameters_ours, weight_decay=0.1, beta2=0.95)
     groups = [
-        {"params": [theirs["matrix"], theirs["still"]], "weight_decay": 0.1},
-        {"params": [theirs["bias"]], "weight_decay": 0.0},
+        {"params": [parameters_torch["matrix"], parameters_torch["still"]], "weight_decay": 0.1},
+        {"params": [parameters_torch["bias"]], "weight_decay": 0.0},
     ]
-    other = torch.optim.AdamW(groups, lr=1e-2, betas=(0.9, 0.95), fused=True)
+    torch_optimizer = torch.optim.AdamW(groups, lr=1e-2, betas=(0.9, 0.95), fused=True)
     for step in range(5):
         for name in ("matrix", "bias"):
-            gradient = torch.randn(ours[name].shape, generator=torch.Generator().manual_seed(step))
-            ours[name].grad, theirs[name].grad = gradient.clone(), gradient.clone()
-        mine.step(1e-2)
-        other.step()
-    for name in ours:
-        assert torch.equal(ours[name], theirs[name])
+            gradient = torch.randn(parameters_ours[name].shape, generator=torch.Generator().manual_seed(step))
+            parameters_ours[name].grad, parameters_torch[name].grad = gradient.clone(), gradient.clone()
+        optimizer.step(1e-2)
+        torch_optimizer.step()
+    for name in parameters_ours:
+        assert torch.equal(parameters_ours[name], parameters_torch[name])
 
 
-def test_what_it_remembers_is_taken_strictly():
-    one, other = AdamW(parameters(), decay=0, memory=0.9), AdamW(parameters(), decay=0, memory=0.9)
-    one.parameters["matrix"].grad = torch.ones(7, 5)
-    one.step(0.1)
-    told = {name: tensor.clone() for name, tensor in one.state_tensors().items()}
-    assert other.load({name: tensor for name, tensor in told.items() if name != "exp_avg.bias"}) == ["exp_avg.bias"]
-    assert other.load(told | {"exp_avg.bias": torch.zeros(4)}) == ["exp_avg.bias"]
-    assert not other.state["exp_avg"]["matrix"].any()
-    assert other.load(told) == []
-    assert torch.equal(other.state["exp_avg"]["matrix"], one.state["exp_avg"]["matrix"])
+def test_adamw_load_names_missing_and_misshapen_tensors():
+    optimizer, restored = AdamW(parameters(), weight_decay=0, beta2=0.9), AdamW(parameters(), weight_decay=0, beta2=0.9)
+    optimizer.parameters["matrix"].grad = torch.ones(7, 5)
+    optimizer.step(0.1)
+    state = {name: tensor.clone() for name, tensor in optimizer.state_tensors().items()}
+    assert restored.load({name: tensor for name, tensor in state.items() if name != "exp_avg.bias"}) == ["exp_avg.bias"]
+    assert restored.load(state | {"exp_avg.bias": torch.zeros(4)}) == ["exp_avg.bias"]
+    assert not restored.state["exp_avg"]["matrix"].any()
+    assert restored.load(state) == []
+    assert torch.equal(restored.state["exp_avg"]["matrix"], optimizer.state["exp_avg"]["matrix"])

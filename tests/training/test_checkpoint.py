@@ -1,4 +1,4 @@
-"""Checkpoints on disk: a step that stands whole is not written again, a damaged one is."""
+"""Checkpoints on disk: a valid one of the same step is kept, a damaged one is replaced."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from pathlib import Path
 from forebear.training.checkpoint import CheckpointStore
 
 
-def write(word: str):
+def write_file(word: str):
     return lambda folder: (folder / "learned").write_text(word) and None
 
 
-def test_a_whole_state_of_the_same_step_stays(tmp_path: Path):
-    """It would be the same bytes; and between taking the old one away and putting a new one there lies a moment."""
+def test_save_keeps_valid_checkpoint_of_same_step(tmp_path: Path):
+    """The bytes would be the same; between removal and replacement there would be no checkpoint."""
     checkpoints = CheckpointStore(tmp_path)
-    first = checkpoints.save(7, {"seconds": 1}, write("first"))
-    stamp = first.folder.stat().st_ino
-    again = checkpoints.save(7, {"seconds": 2}, write("second"))
-    assert (again.folder.stat().st_ino, (again.folder / "learned").read_text()) == (stamp, "first")
+    first = checkpoints.save(7, {"seconds": 1}, write_file("first"))
+    inode = first.folder.stat().st_ino
+    second = checkpoints.save(7, {"seconds": 2}, write_file("second"))
+    assert (second.folder.stat().st_ino, (second.folder / "learned").read_text()) == (inode, "first")
 
 
-def test_a_damaged_state_of_the_same_step_is_replaced(tmp_path: Path):
+def test_save_replaces_damaged_checkpoint_of_same_step(tmp_path: Path):
     checkpoints = CheckpointStore(tmp_path)
-    first = checkpoints.save(7, {}, write("first"))
+    first = checkpoints.save(7, {}, write_file("first"))
     (first.folder / "learned").write_text("wurst")
-    again = checkpoints.save(7, {}, write("second"))
-    assert again.find_damage() is None
-    assert (again.folder / "learned").read_text() == "second"
+    second = checkpoints.save(7, {}, write_file("second"))
+    assert second.find_corruption() is None
+    assert (second.folder / "learned").read_text() == "second"
     assert [item.name for item in tmp_path.iterdir()] == ["00000007"]

@@ -1,4 +1,4 @@
-"""A teacher's opinion as targets: found in its own tokens, asked at the student's, and never of what examines."""
+"""Teacher outputs as targets: computed on the teacher's tokens and aligned to the student's, only for training."""
 
 from __future__ import annotations
 
@@ -16,107 +16,111 @@ from forebear.tasks.multiple_choice import MultipleChoice
 from forebear.tasks.question_answering import QuestionAnswering
 from forebear.tasks.tagging import SequenceTagging
 from forebear.training.soft_targets import (
-    TEACHER_TARGET,
+    TEACHER_SUFFIX,
     DistillationConfig,
     DistillationObjective,
     Teacher,
-    without_labels,
+    mask_labels,
 )
 from small_runs import tokenizer
 
 TEXTS = ["The cat sat by the hill.", "The old fox saw the dog and ran.", "A bird sat."]
 
 
-class Saying:
-    """A model that counts: what it says of a row follows from its first tokens."""
+class FakeTeacherModel:
+    """A model whose logits follow from the first token of a sequence."""
 
     moves = None
 
-    def __init__(self, name: str, answers: int, *, of_tokens: bool = False) -> None:
-        self.name, self.answers, self.of_tokens = name, answers, of_tokens
+    def __init__(self, name: str, answers: int, *, per_token: bool = False) -> None:
+        self.name, self.answers, self.per_token = name, answers, per_token
 
     def logits(self, inputs):
         lengths = inputs["lengths"]
-        firsts = inputs["tokens"] if self.of_tokens else inputs["tokens"][np.cumsum(lengths) - lengths]
+        firsts = inputs["tokens"] if self.per_token else inputs["tokens"][np.cumsum(lengths) - lengths]
         return {self.name: np.sin(np.outer(firsts, np.arange(1, self.answers + 1))).astype(np.float32)}
 
 
-def test_a_teacher_need_not_cut_as_its_student_does():
-    """Labels of whole texts, and tags of words: found by the teacher in its own tokens, asked at the student's."""
-    theirs, own = tokenizer("characters"), tokenizer("words")
-    milestone = GPT2Spec(width=16, depth=1, heads=1, context=64)
-    layout = milestone.input_format(own)
+def test_teacher_may_tokenize_differently_from_student():
+    """Labels of texts and tags of words, computed on teacher tokens and aligned to student tokens."""
+    teacher_tokenizer, student_tokenizer = tokenizer("characters"), tokenizer("words")
+    spec = GPT2Spec(width=16, depth=1, heads=1, context=64)
+    input_format = spec.input_format(student_tokenizer)
     examples = [LabeledExample((text,), "a") for text in TEXTS]
     task = Classification(("a", "b", "c"))
-    rows = task.encode(examples, own, layout)
-    inner = replace(milestone.input_format(theirs), before=(), after=())
-    teacher = Teacher(Saying("label", 3), task, theirs, inner)
-    found = teacher.targets_for(examples, rows)[f"label{TEACHER_TARGET}"]
-    firsts = [theirs.encode(text).ids[0] for text in TEXTS]
-    assert found == pytest.approx(np.sin(np.outer(firsts, [1, 2, 3])).astype(np.float32))
+    rows = task.encode(examples, student_tokenizer, input_format)
+    teacher_format = replace(spec.input_format(teacher_tokenizer), before=(), after=())
+    teacher = Teacher(FakeTeacherModel("label", 3), task, teacher_tokenizer, teacher_format)
+    targets = teacher.targets_for(examples, rows)[f"label{TEACHER_SUFFIX}"]
+    first_ids = [teacher_tokenizer.encode(text).ids[0] for text in TEXTS]
+    assert targets == pytest.approx(np.sin(np.outer(first_ids, [1, 2, 3])).astype(np.float32))
 
     sentences = [TaggedExample(tuple(text.split())) for text in TEXTS]
     tagging = SequenceTagging(("O", "S-A"), characters=False)
-    rows = tagging.encode(sentences, own, layout)
-    found = Teacher(Saying("tag", 2, of_tokens=True), tagging, theirs, inner).targets_for(sentences, rows)[
-        f"tag{TEACHER_TARGET}"
-    ]
-    asked = ~np.isnan(found[:, 0])
-    assert asked.sum() == sum(len(one.words) for one in sentences)
-    firsts = [theirs.encode(word).ids[0] for one in sentences for word in one.words]
-    logits = np.sin(np.outer(firsts, [1, 2]))
-    assert found[asked] == pytest.approx(logits - np.log(np.exp(logits).sum(1, keepdims=True)), abs=1e-5)
+    rows = tagging.encode(sentences, student_tokenizer, input_format)
+    targets = Teacher(
+        FakeTeacherModel("tag", 2, per_token=True), tagging, teacher_tokenizer, teacher_format
+    ).targets_for(sentences, rows)[f"tag{TEACHER_SUFFIX}"]
+    supervised = ~np.isnan(targets[:, 0])
+    assert supervised.sum() == sum(len(sentence.words) for sentence in sentences)
+    first_ids = [teacher_tokenizer.encode(word).ids[0] for sentence in sentences for word in sentence.words]
+    logits = np.sin(np.outer(first_ids, [1, 2]))
+    assert targets[supervised] == pytest.approx(logits - np.log(np.exp(logits).sum(1, keepdims=True)), abs=1e-5)
 
 
-def test_choices_of_unequal_number_end_in_what_cannot_be():
-    own = tokenizer("words")
-    layout = GPT2Spec(width=16, depth=1, heads=1, context=64).input_format(own)
+def test_choice_targets_are_padded_with_minus_infinity():
+    student_tokenizer = tokenizer("words")
+    input_format = GPT2Spec(width=16, depth=1, heads=1, context=64).input_format(student_tokenizer)
     examples = [ChoiceExample("The cat", ("sat.", "ran.", "saw."), 0), ChoiceExample("The dog", ("sat.", "ran."))]
-    rows = without_labels(MultipleChoice().encode(examples, own, layout), 1)
+    rows = mask_labels(MultipleChoice().encode(examples, student_tokenizer, input_format), 1)
 
-    class Scoring(Saying):
+    class LengthTeacherModel(FakeTeacherModel):
         def logits(self, inputs):
             return {"choice": inputs["lengths"].astype(np.float32)}
 
-    found = Teacher(Scoring("choice", 1), MultipleChoice(), own, layout).targets_for(examples, rows)[
-        f"choice{TEACHER_TARGET}"
-    ]
-    assert found.shape == (2, 3)
-    assert np.isneginf(found).tolist() == [[False] * 3, [False, False, True]]
+    targets = Teacher(LengthTeacherModel("choice", 1), MultipleChoice(), student_tokenizer, input_format).targets_for(
+        examples, rows
+    )[f"choice{TEACHER_SUFFIX}"]
+    assert targets.shape == (2, 3)
+    assert np.isneginf(targets).tolist() == [[False] * 3, [False, False, True]]
     assert rows.targets["choice"].tolist() == [0, IGNORE_INDEX]
 
 
-def test_places_are_found_in_the_students_own_rows():
-    own = tokenizer("words")
-    layout = GPT2Spec(width=16, depth=1, heads=1, context=16).input_format(own)
+def test_answer_positions_follow_the_student_sequences():
+    student_tokenizer = tokenizer("words")
+    input_format = GPT2Spec(width=16, depth=1, heads=1, context=16).input_format(student_tokenizer)
     examples = [
         QuestionExample("Who sat?", TEXTS[0], (AnswerSpan(4, "cat"),)),
         QuestionExample("Who saw?", TEXTS[1] * 3),
     ]
-    rows = without_labels(QuestionAnswering(longest=3).encode(examples, own, layout, is_training=True), 1)
+    rows = mask_labels(
+        QuestionAnswering(longest=3).encode(examples, student_tokenizer, input_format, is_training=True), 1
+    )
     assert rows.targets["start"][0] > 0
     assert (rows.targets["start"][rows.examples == 1] == IGNORE_INDEX).all()
 
-    class Placing(Saying):
+    class PositionTeacherModel(FakeTeacherModel):
         def logits(self, inputs):
             return {"start": np.sin(inputs["tokens"]), "end": np.cos(inputs["tokens"])}
 
-    found = Teacher(Placing("start", 1), QuestionAnswering(), own, layout).targets_for(examples, rows)
-    assert set(found) == {f"start{TEACHER_TARGET}", f"end{TEACHER_TARGET}"}
+    targets = Teacher(
+        PositionTeacherModel("start", 1), QuestionAnswering(), student_tokenizer, input_format
+    ).targets_for(examples, rows)
+    assert set(targets) == {f"start{TEACHER_SUFFIX}", f"end{TEACHER_SUFFIX}"}
     for row, length in enumerate(rows.lengths):
         tokens = rows.tokens[rows.lengths[:row].sum() :][:length]
-        assert found[f"end{TEACHER_TARGET}"][row, :length] == pytest.approx(np.cos(tokens), abs=1e-6)
-        assert np.isneginf(found[f"end{TEACHER_TARGET}"][row, length:]).all()
+        assert targets[f"end{TEACHER_SUFFIX}"][row, :length] == pytest.approx(np.cos(tokens), abs=1e-6)
+        assert np.isneginf(targets[f"end{TEACHER_SUFFIX}"][row, length:]).all()
 
 
 @pytest.mark.parametrize("wrong", [{"temperature": 0.0}, {"share": 1.5}, {"share": -0.1}, {"hidden": -1.0}])
-def test_settings_that_mean_nothing_are_refused(wrong):
+def test_distillation_config_refuses_invalid_values(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
         DistillationConfig(**wrong)
 
 
-class Rows:
-    """An objective that always shows the same."""
+class FixedBatchObjective:
+    """An objective with one fixed batch."""
 
     def steps(self, source, size):
         return 7
@@ -129,12 +133,12 @@ class Rows:
         )
 
 
-def test_only_what_teaches_is_taught():
-    lessons = object()
-    objective = DistillationObjective(Rows(), lessons, ("next",), ("hidden",), {"hidden": 2.0})
-    taught, examined = (objective.batch(source, 1, BatchKey(0, 0)) for source in (lessons, object()))
-    assert set(taught.targets) == {f"next{TEACHER_TARGET}", "hidden"}
-    assert taught.supervised_counts()["hidden"] == 19
-    assert taught.weights == {"next": 0.5, "hidden": 2.0}
-    assert set(examined.targets) == {"next"}
-    assert objective.steps(lessons, 1) == 7
+def test_distillation_targets_are_added_to_training_batches_only():
+    train = object()
+    objective = DistillationObjective(FixedBatchObjective(), train, ("next",), ("hidden",), {"hidden": 2.0})
+    train_batch, held_out_batch = (objective.batch(source, 1, BatchKey(0, 0)) for source in (train, object()))
+    assert set(train_batch.targets) == {f"next{TEACHER_SUFFIX}", "hidden"}
+    assert train_batch.supervised_counts()["hidden"] == 19
+    assert train_batch.weights == {"next": 0.5, "hidden": 2.0}
+    assert set(held_out_batch.targets) == {"next"}
+    assert objective.steps(train, 1) == 7

@@ -131,13 +131,13 @@ def adapt(
     from forebear.experiments.tag_plans import implied_task
     from forebear.training.worker_processes import launch_processes
 
-    with launch_processes(processes.processes, shard=processes.shard) as group, training_progress(speaking) as watcher:
+    with launch_processes(processes.processes, shard=processes.shard) as group, training_progress(speaking) as callback:
         if group is None:
             return
         if resume is not None:
             if run is not None or data is not None:
                 raise InputError("--resume takes everything from the run's folder", hint="leave out the rest")
-            result = pipeline.resume_adaptation(resume, watcher=watcher, group=group)
+            result = pipeline.resume_adaptation(resume, callback=callback, group=group)
         elif run is None or data is None:
             raise InputError("what to adapt to what?", hint="forebear adapt RUN DATA, or --resume RUN")
         else:
@@ -145,11 +145,11 @@ def adapt(
             labeled: dict[str, Any] = {"form": examples.form(), **examples.settings(), **splits}
             source, notes = labeled_source(str(data), task=task or implied_task(run, data), **labeled)
             for note in notes:
-                watcher.on_note(note)
+                callback.on_note(note)
             how: dict[str, Any] = {"how": adapting.fields(), "options": adapting.options(source.task)}
             how |= {"size": size, "dropout": adapting.dropout, "settings": given_options(training)}
             plan = pipeline.plan_adaptation(run, source, **how)
-            options = {"overwrite": overwrite, "watcher": watcher, "group": group, "command": command_line()}
+            options = {"overwrite": overwrite, "callback": callback, "group": group, "command": command_line()}
             result = _run_plan(plan, to, seeds, learning_curve, options)
     speaking.emit({"folder": str(result.path), **result.metadata}, lambda console: print_adaptation(console, result))
 

@@ -296,7 +296,7 @@ def print_other_metrics(console: Console, comparison: TextComparison) -> None:
     table = Table("milestone", *(f">{name}" for name in (*metrics, *comparison.word_file_names)))
     for row in comparison.rows:
         cells = [number_cell(value, ".1%", NOT_APPLICABLE) for value in map(row.mean, metrics.values())]
-        cells += [_metric_cell(row.word_figures(name), row.word_coverage(name)) for name in comparison.word_file_names]
+        cells += [_metric_cell(row.word_score(name), row.word_coverage(name)) for name in comparison.word_file_names]
         if set(cells) - {NOT_APPLICABLE}:
             table.add_row(f"{row.title} {row.size}".strip(), *cells)
     if table.row_count:

@@ -50,7 +50,7 @@ def adapt_demo_runs(
     runs = {row.name: runs_folder / trial.run for row in comparison.rows for trial in row.trials[:1] if trial.finished}
     files = write_demo_tasks(folder, NUM_EXAMPLES, NUM_TEST_EXAMPLES)
     rows = []
-    with training_progress(Output(quiet=True)) as watcher:
+    with training_progress(Output(quiet=True)) as callback:
         for name, (question, _) in TASK_QUESTIONS.items():
             train, test = map(str, files[name])
             source, _notes = labeled_source(train, task=TASK_FILES[name][0], test=test)
@@ -61,7 +61,7 @@ def adapt_demo_runs(
                 if not speaking.quiet:
                     print(f"{milestone} learns: {question}", file=sys.stderr)  # noqa: T201
                 plan = plan_adaptation(base_model, source, settings={"time": seconds})
-                run = run_adaptation(plan, runs_folder / "tasks" / f"{name}-{milestone}", watcher=watcher)
+                run = run_adaptation(plan, runs_folder / "tasks" / f"{name}-{milestone}", callback=callback)
                 assert run.task is not None
                 score = run.metadata["metrics"]["test"][run.task.score]
                 row = {"task": name, "asks": question, "milestone": milestone, "score": score}

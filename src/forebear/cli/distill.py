@@ -94,11 +94,11 @@ def distil(
     from forebear.experiments import distill
 
     settings = given_options(training, **fields)
-    with training_progress(speaking) as watcher:
+    with training_progress(speaking) as callback:
         if resume is not None:
             if teacher is not None or data or settings:
                 raise InputError("--resume takes everything from the run's folder", hint="leave out the rest")
-            run = distill.resume_distillation(resume, watcher=watcher)
+            run = distill.resume_distillation(resume, callback=callback)
         elif teacher is None:
             raise InputError("what to distil?", hint="forebear distil RUN, or --resume RUN")
         else:
@@ -106,7 +106,7 @@ def distil(
             options |= {"temperature": temperature, "share": share, "hidden": hidden, "attention": attention}
             options |= {"reader": reader, "reader_width": reader_width, "compare": compare, "overwrite": overwrite}
             options["reading"] = None if reading == ReadingOptions() else reading.reading()
-            run = distill.distill(teacher, data, **options, **settings, command=command_line(), watcher=watcher)
+            run = distill.distill(teacher, data, **options, **settings, command=command_line(), callback=callback)
     speaking.emit({"folder": str(run.folder.path), **run.metadata}, lambda console: _draw_distillation(console, run))
 
 

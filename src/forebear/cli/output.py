@@ -466,7 +466,7 @@ def format_progress(report: ProgressReport) -> str:
     losses, held_out = format_losses(report.losses), format_losses(report.held_out or {})
     parts = [
         f"step {report.step:,}{total}",
-        f"{report.tokens_per_second:,.0f} {report.num_tokens}/s",
+        f"{report.tokens_per_second:,.0f} {report.unit}/s",
         f"{format_clock(report.seconds_left)} left",
         f"loss {losses}" if losses else "",
         f"held out {held_out}" if held_out else "",

@@ -178,7 +178,7 @@ def pretrain(
     recipe_settings = read_recipe(recipe, RECIPE_FILE_KEYS) if recipe else None
     source = reading.source(sentences, pairs=pairs is not None, columns=parallel.columns)
     plan_options: dict[str, Any] = {"size": size, "source": source, "recipe": recipe_settings, "settings": settings}
-    with launch_processes(processes.processes, shard=processes.shard) as group, training_progress(speaking) as watcher:
+    with launch_processes(processes.processes, shard=processes.shard) as group, training_progress(speaking) as callback:
         if group is None:
             return
         if resume is not None:
@@ -186,16 +186,16 @@ def pretrain(
             if others := arguments + [f"--{name.replace('_', '-')}" for name in settings]:
                 message = f"--resume takes everything from the run's folder, but {others[0]} is given too"
                 raise InputError(message, hint="leave out the rest, or train a new run with these settings")
-            run = resume_any(resume, watcher=watcher, group=group)
+            run = resume_any(resume, callback=callback, group=group)
         elif milestone is None or not (texts or pairs):
             raise InputError("what to train on what?", hint="forebear pretrain MILESTONE TEXT…, or --resume RUN")
         elif is_tagged_training(milestone, texts, source.reading):
             unused = {"tokenizer": tokenizer, "vocabulary": vocabulary, "from": from_run, "add-words": add_words}
             plan, notes = plan_tagging(milestone, texts, **plan_options, unused=unused)
             for note in notes:
-                watcher.on_note(note)
+                callback.on_note(note)
             options: dict[str, Any] = {"overwrite": overwrite, "group": group, "command": command_line()}
-            run = run_adaptation(plan, to=to, **options, watcher=watcher)
+            run = run_adaptation(plan, to=to, **options, callback=callback)
         else:
             if texts and pairs:
                 raise InputError(f"{texts[0]} beside --pairs", hint="give plain text, or pairs")
@@ -205,7 +205,7 @@ def pretrain(
             plan = plan_pretraining(milestone, texts or tuple(pairs or ()), **plan_options)
             options = {"overwrite": overwrite, "workers": workers, "group": group, "command": command_line()}
             with speaking.progress("learning the tokenizer") as learning, speaking.progress("preparing") as progress:
-                options |= {"watcher": watcher, "learning_progress": learning, "progress": progress}
+                options |= {"callback": callback, "learning_progress": learning, "progress": progress}
                 run = run_pretraining(plan, to=to, **options)
     speaking.emit({"folder": str(run.path), **run.metadata}, lambda console: _draw_run(console, run))
 

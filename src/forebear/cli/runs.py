@@ -92,9 +92,9 @@ def rerun(run: Path, /, *, to: Path | None = None, overwrite: Switch = False, sp
     from forebear.training.run_folder import RunFolder
 
     original = RunFolder.open(run)
-    with training_progress(speaking) as watcher:
+    with training_progress(speaking) as callback:
         target = to or run.with_name(f"{run.name}-again")
-        repeated = pipeline.repeat_run(run, target, overwrite=overwrite, watcher=watcher)
+        repeated = pipeline.repeat_run(run, target, overwrite=overwrite, callback=callback)
     same = original.metadata["weights"]["sha256"] == repeated.metadata["weights"]["sha256"]
     result = {"folder": str(repeated.path), "same": same, **repeated.metadata}
     reason, recipe = "other versions, hardware or threads", original.recipe

@@ -50,21 +50,21 @@ _HEADING = re.compile(r"\[(?P<name>\w+)\]\s+(?P<type>\w+(?: \w+)?)")
 
 
 class ChoiceProbabilities:
-    """Fixed probabilities of a few options, and the information of each in bits."""
+    """Fixed probabilities of several options, and the information of each in bits."""
 
-    __slots__ = ("bits", "shares", "upto")
+    __slots__ = ("bits", "cumulative", "probabilities")
 
     def __init__(self, weights: Sequence[float]) -> None:
         total = sum(weights)
-        self.shares = [weight / total for weight in weights]
-        self.upto = [*accumulate(self.shares)][:-1]  # the last option takes what rounding leaves
-        self.bits = [-log2(share) for share in self.shares]
+        self.probabilities = [weight / total for weight in weights]
+        self.cumulative = [*accumulate(self.probabilities)][:-1]  # the last option takes what rounding leaves
+        self.bits = [-log2(probability) for probability in self.probabilities]
 
     def bits_without(self, index: int, excluded: Collection[int]) -> float:
-        """The information of an option where the excluded ones cannot come."""
+        """The information of an option if the excluded ones cannot be chosen."""
         if not excluded:
             return self.bits[index]
-        return log2(1 - sum(self.shares[other] for other in excluded)) + self.bits[index]
+        return log2(1 - sum(self.probabilities[other] for other in excluded)) + self.bits[index]
 
 
 class RandomSource:
@@ -77,20 +77,20 @@ class RandomSource:
         self.bits = 0.0
 
     def choose(self, odds: ChoiceProbabilities) -> int:
-        index = bisect_right(odds.upto, self.draw())
+        index = bisect_right(odds.cumulative, self.draw())
         self.bits += odds.bits[index]
         return index
 
     def choose_without(self, odds: ChoiceProbabilities, excluded: Collection[int]) -> int:
-        """One of the options that are not excluded, in their old proportions."""
-        while (index := bisect_right(odds.upto, self.draw())) in excluded:
+        """One of the options that are not excluded, with their relative probabilities."""
+        while (index := bisect_right(odds.cumulative, self.draw())) in excluded:
             pass
         self.bits += odds.bits_without(index, excluded)
         return index
 
 
 def zipf_weights(count: int, shift: float) -> list[float]:
-    """Weights that fall with rank as word frequencies do; a larger shift makes the first ranks more alike."""
+    """Weights that decrease with rank as word frequencies do (Zipf); a larger shift makes the first ones more equal."""
     return [1 / (rank + shift) for rank in range(1, count + 1)]
 
 
@@ -98,8 +98,8 @@ def zipf_weights(count: int, shift: float) -> list[float]:
 
 
 def _pairs(text: str) -> dict[str, str]:
-    pairs = (pair.partition(":") for pair in text.split())
-    return {verb: inflected for verb, _, inflected in pairs}
+    inflections = (pair.partition(":") for pair in text.split())
+    return {verb: inflected for verb, _, inflected in inflections}
 
 
 PASTS = _pairs(
@@ -310,8 +310,8 @@ def world_lexicons() -> MappingProxyType[str, DemoLexicon]:
     lexicons = [section_lexicon(section) for section in sections.values() if section.type != NAME_PARTS]
     by_name = {lexicon.name: lexicon for lexicon in lexicons}
     lexicons += [
-        make_lexicon(name, [entry for entry in by_name[whole].entries if entry.kind == group])
-        for name, (whole, group) in GROUP_LEXICONS.items()
+        make_lexicon(name, [entry for entry in by_name[lexicon_name].entries if entry.kind == group])
+        for name, (lexicon_name, group) in GROUP_LEXICONS.items()
     ]
     for name, temperatures in TEMPERATURES.items():
         entries = [_temperature(name, degrees) for degrees in temperatures]
@@ -377,7 +377,7 @@ def _person(surname: Sequence[str], given: Sequence[str], sex: str, *, is_chines
 def _temperature(kind: str, degrees: int) -> LexiconEntry:
     """A temperature, and in its forms `less5` to `less9` those that are so many degrees lower."""
     forms = {}
-    for name, value in (("", degrees), *((f"less{fall}", degrees - fall) for fall in (5, 6, 7, 8, 9))):
+    for name, value in (("", degrees), *((f"less{decrease}", degrees - decrease) for decrease in (5, 6, 7, 8, 9))):
         forms[f"en.{name}"] = f"{value} degrees" if value >= 0 else f"minus {-value} degrees"
         forms[f"zh.{name}"] = f" {value} 摄氏度" if value >= 0 else f"零下 {-value} 摄氏度"
     return LexiconEntry(kind, forms)
@@ -394,10 +394,10 @@ def _numbers() -> list[DemoLexicon]:
     def counts(numbers: range) -> list[LexiconEntry]:
         return [number_entry(number, _chinese_count(number)) for number in numbers]
 
-    many, years = counts(range(11, 80)), [digits_entry(year) for year in range(1931, 2000)]
+    large_counts, years = counts(range(11, 80)), [digits_entry(year) for year in range(1931, 2000)]
     return [
         make_lexicon("few", counts(range(2, 10))),
-        make_lexicon("many", many, [1.0] * len(many)),
+        make_lexicon("many", large_counts, [1.0] * len(large_counts)),
         make_lexicon("year", years, [1.0] * len(years)),
         make_lexicon("hour", counts(range(1, 13))),
         make_lexicon("price", [digits_entry(price) for price in (*range(8, 60, 2), *range(60, 200, 10))]),

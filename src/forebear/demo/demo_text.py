@@ -17,12 +17,12 @@ import numpy as np
 from forebear.demo import world
 from forebear.objectives.batch import shuffled_positions
 
-# Folders that are not part of the library, or tables written as programs.
+# Folders that are not part of the library, or contain tables instead of prose.
 SKIPPED_FOLDERS = {
     "__pycache__", "dist-packages", "encodings", "ensurepip", "idle_test", "idlelib", "lib2to3", "pydoc_data",
     "site-packages", "test", "tests", "turtledemo",
 }  # fmt: skip
-MIN_WORDS = 7
+MIN_WORDS = 7  # of a paragraph
 
 _DOCSTRING = re.compile(
     r"(?:\A(?:[ \t]*(?:#[^\n]*)?\n)*|:[ \t]*(?:#[^\n]*)?\n\s*)"
@@ -32,12 +32,12 @@ _DOCSTRING = re.compile(
 _WORD = re.compile(r"[A-Za-z][a-z]*(?:'[a-z]+)?")
 _ROLE = re.compile(r":[\w:]+:`~?([^`<>]*)(?:<[^`>]*>)?`")  # reST's :func:`name`
 _QUOTED = re.compile(r"``?([^`]*)``?")
-_STRESSED = re.compile(r"(?<!\w)\*{1,2}(\w[^*]*)\*{1,2}(?!\w)")
+_EMPHASIZED = re.compile(r"(?<!\w)\*{1,2}(\w[^*]*)\*{1,2}(?!\w)")
 _FOOTNOTE = re.compile(r"\s\[\d+\]_?")
 _BULLET = re.compile(r"^(?:[-*+o•]|\(?[0-9a-z][.)])\s+")
 # The start of a line of code, of a table, of a grammar or of a list of arguments.
-_NO_PROSE = re.compile(r"^(?:>>>|\.\.\. |\.\. |:[\w ]+:|@|[|+=~^#$%\\]|-{2,}|\w+ *(?:::=|=|->)|\w+\(.*\)?$)")
-_COMMON = frozenset(
+_NOT_PROSE = re.compile(r"^(?:>>>|\.\.\. |\.\. |:[\w ]+:|@|[|+=~^#$%\\]|-{2,}|\w+ *(?:::=|=|->)|\w+\(.*\)?$)")
+_COMMON_WORDS = frozenset(
     "a an and are as at be been but by can do for from has have if in into is it its may must no not of on or should "
     "so than that the their then there these they this to was when where which will with you your".split()
 )
@@ -46,15 +46,15 @@ _COMMON = frozenset(
 @cache
 def manual_documents() -> tuple[str, ...]:
     """A document for each topic of the manual, then for each module of the library; a paragraph a line, none twice."""
-    known: set[str] = set()
+    seen_paragraphs: set[str] = set()
     documents = []
     for texts in (*_topics(), *_modules()):
         paragraphs = [paragraph for text in texts for paragraph in _prose(text)]
         # Many topics and methods repeat one another: a paragraph is taken once.
-        new = [paragraph for paragraph in dict.fromkeys(paragraphs) if paragraph not in known]
-        known.update(new)
-        if new:
-            documents.append("\n".join(new))
+        new_paragraphs = [paragraph for paragraph in dict.fromkeys(paragraphs) if paragraph not in seen_paragraphs]
+        seen_paragraphs.update(new_paragraphs)
+        if new_paragraphs:
+            documents.append("\n".join(new_paragraphs))
     return tuple(documents)
 
 
@@ -92,7 +92,7 @@ def _prose(text: str) -> Iterator[str]:
     """The paragraphs of a docstring that consist of sentences, each on one line, without markup."""
     for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*+o•]|\(?[0-9a-z][.)])\s)", cleandoc(text)):
         lines = [line.strip() for line in block.split("\n")]
-        if any(_NO_PROSE.match(line) for line in lines):
+        if any(_NOT_PROSE.match(line) for line in lines):
             continue
         paragraph = _plain(" ".join(lines))
         if _is_prose(paragraph):
@@ -101,7 +101,7 @@ def _prose(text: str) -> Iterator[str]:
 
 def _plain(text: str) -> str:
     text = _ROLE.sub(r"\1", _BULLET.sub("", text))
-    text = _FOOTNOTE.sub("", _STRESSED.sub(r"\1", _QUOTED.sub(r"\1", text)))
+    text = _FOOTNOTE.sub("", _EMPHASIZED.sub(r"\1", _QUOTED.sub(r"\1", text)))
     text = re.sub(r"\s*::$", ":", text)
     return re.sub(r"\s+", " ", text).strip()
 
@@ -113,9 +113,9 @@ def _is_prose(paragraph: str) -> bool:
     words = _WORD.findall(paragraph)
     if min(len(words), paragraph.count(" ") + 1) < MIN_WORDS:
         return False
-    letters = sum(map(len, words)) + paragraph.count(" ")
-    common = sum(word.lower() in _COMMON for word in words)
-    return letters >= 0.88 * len(paragraph) and common >= 0.2 * len(words)
+    num_letters = sum(map(len, words)) + paragraph.count(" ")
+    num_common = sum(word.lower() in _COMMON_WORDS for word in words)
+    return num_letters >= 0.88 * len(paragraph) and num_common >= 0.2 * len(words)
 
 
 # --- Manual and stories, mixed ---
@@ -130,14 +130,14 @@ def mixed_documents(size: int, seed: int = 0) -> Iterator[str]:
     order = iter(shuffled_positions(np.arange(len(documents)), len(documents), seed=seed)) if documents else iter(())
     num_bytes = {"manual": 0, "world": 0}
     number = 0
-    has_pages = True
+    has_manual_left = True
     while sum(num_bytes.values()) < size:
-        page = next(order, None) if has_pages and num_bytes["manual"] <= num_bytes["world"] else None
+        page = next(order, None) if has_manual_left and num_bytes["manual"] <= num_bytes["world"] else None
         if page is not None:
             text, source = documents[int(page)], "manual"
         else:
             # If it was the manual's turn and no page came, the manual is exhausted.
-            has_pages = has_pages and num_bytes["manual"] > num_bytes["world"]
+            has_manual_left = has_manual_left and num_bytes["manual"] > num_bytes["world"]
             text, source = world.make_story("both", seed, number).text, "world"
             number += 1
         num_bytes[source] += len(text.encode())

@@ -20,10 +20,10 @@ _REFERENCE = re.compile(
     r"(?P<silent>~)?(?:(?P<variable>[A-Z]\w*)=)?(?P<name>\w[\w.]*?)(?P<others>(?:-[A-Z]\w*)*)"
     r"(?:\.(?P<form>\w+))?(?:@(?P<on>[A-Z]\w*))?(?:(?P<apart>[*+])(?P<count>\d))?"
 )
-_TOKEN = re.compile(r"[\[\]|]|<[^>]*>?|[^\[\]|<]+")  # of an alternative
+_TOKEN = re.compile(r"[\[\]|]|<[^>]*>?|[^\[\]|<]+")  # of the notation of an alternative
 _WEIGHT = re.compile(r"(\d+)\* ?")
-FLATNESS = 5  # of the weights of alternatives, by rank: the first of ten is three times as likely as the last
-_HEAD = re.compile(r"(?:^|(?<=[.!?] )|(?<=[.!?]” )|(?<=\w: )|(?<=[“\n]))[a-z]")  # what English capitalizes
+ZIPF_SHIFT = 5  # for the weights of alternatives: the first of ten is three times as likely as the last
+_SENTENCE_START = re.compile(r"(?:^|(?<=[.!?] )|(?<=[.!?]” )|(?<=\w: )|(?<=[“\n]))[a-z]")  # what English capitalizes
 
 
 class EntityMention(NamedTuple):
@@ -48,12 +48,12 @@ class GenerationState:
     memory: dict[str, LexiconEntry] = field(default_factory=dict)
     mentions: list[EntityMention] = field(default_factory=list)
 
-    def name(self, variable: str, entry: LexiconEntry, key: str) -> None:
+    def write_entry(self, variable: str, entry: LexiconEntry, key: str) -> None:
         self.mentions.append(EntityMention(len(self.pieces), variable, entry, key))
         self.pieces.append(entry.forms[key])
 
     def text(self) -> str:
-        return _HEAD.sub(lambda match: match[0].upper(), "".join(self.pieces))
+        return _SENTENCE_START.sub(lambda match: match[0].upper(), "".join(self.pieces))
 
 
 class ParseInput:
@@ -61,12 +61,12 @@ class ParseInput:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.heads = {match.start() for match in _HEAD.finditer(text.lower())}
+        self.sentence_starts = {match.start() for match in _SENTENCE_START.finditer(text.lower())}
 
-    def shows(self, piece: str, position: int) -> bool:
+    def starts_with(self, piece: str, position: int) -> bool:
         if self.text.startswith(piece, position):
             return True
-        return position in self.heads and self.text.startswith(piece[:1].upper() + piece[1:], position)
+        return position in self.sentence_starts and self.text.startswith(piece[:1].upper() + piece[1:], position)
 
 
 Rest: TypeAlias = "tuple[GrammarNode, Rest] | tuple[()]"
@@ -76,7 +76,7 @@ class ParseState(NamedTuple):
     """A partial derivation: `rest` are the nodes that must still follow, the nearest first."""
 
     position: int
-    known: dict[str, LexiconEntry]
+    memory: dict[str, LexiconEntry]
     rest: Rest
     bits: float
 
@@ -89,7 +89,7 @@ class GrammarNode(Protocol):
     def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]: ...
 
 
-def readings(node: GrammarNode, text: str) -> Iterator[float]:
+def derivation_bits(node: GrammarNode, text: str) -> Iterator[float]:
     """The bits of every derivation of exactly this text."""
     parse_input = ParseInput(text)
     agenda = [ParseState(0, {}, (node, ()), 0.0)]
@@ -104,7 +104,7 @@ def readings(node: GrammarNode, text: str) -> Iterator[float]:
 
 def text_information(node: GrammarNode, text: str) -> float:
     """−log2 of the probability of this text over all derivations; infinite if the grammar cannot generate it."""
-    all_bits = list(readings(node, text))
+    all_bits = list(derivation_bits(node, text))
     min_bits = min(all_bits, default=float("inf"))
     return min_bits - log2(sum(2 ** (min_bits - bits) for bits in all_bits)) if all_bits else min_bits
 
@@ -116,13 +116,13 @@ class LiteralNode:
 
     def __init__(self, text: str) -> None:
         # A sentence that starts within the text is capitalized here; its first letter depends on what precedes.
-        self.text = text[:1] + _HEAD.sub(lambda match: match[0].upper(), "x" + text)[2:]
+        self.text = text[:1] + _SENTENCE_START.sub(lambda match: match[0].upper(), "x" + text)[2:]
 
     def write(self, generation: GenerationState) -> None:
         generation.pieces.append(self.text)
 
     def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
-        if parse_input.shows(self.text, state.position):
+        if parse_input.starts_with(self.text, state.position):
             yield state._replace(position=state.position + len(self.text))
 
 
@@ -162,13 +162,13 @@ class AlternativeNode:
 class SubsetNode:
     """Some different alternatives of a rule, in any order, with a separator between them.
 
-    taken  the alternatives used already: in parsing, a node with some of them stands for the rest of the subset
+    used  the alternatives used already: in parsing, a node with some of them stands for the rest of the subset
     """
 
     rule: AlternativeNode
     count: int
     separator: str
-    taken: frozenset[int] = frozenset()
+    used: frozenset[int] = frozenset()
 
     def write(self, generation: GenerationState) -> None:
         rule, excluded = self.rule, set[int]()
@@ -181,16 +181,16 @@ class SubsetNode:
 
     def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
         position = state.position
-        if self.taken and self.separator:
-            if not parse_input.shows(self.separator, position):
+        if self.used and self.separator:
+            if not parse_input.starts_with(self.separator, position):
                 return
             position += len(self.separator)
         for index, node in enumerate(self.rule.nodes):
-            if index not in self.taken:
-                taken = self.taken | {index}
-                rest = state.rest if len(taken) == self.count else (replace(self, taken=taken), state.rest)
-                bits = state.bits + self.rule.odds.bits_without(index, self.taken)
-                yield ParseState(position, state.known, (node, rest), bits)
+            if index not in self.used:
+                used = self.used | {index}
+                rest = state.rest if len(used) == self.count else (replace(self, used=used), state.rest)
+                bits = state.bits + self.rule.odds.bits_without(index, self.used)
+                yield ParseState(position, state.memory, (node, rest), bits)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -200,8 +200,8 @@ class LexiconNode:
     lexicon: DemoLexicon
     key: str
     variable: str
-    others: tuple[str, ...]
-    silent: bool
+    excluded_variables: tuple[str, ...]
+    is_silent: bool
     _by_first_char: dict[str, list[int]] = field(default_factory=dict)
 
     def write(self, generation: GenerationState) -> None:
@@ -209,32 +209,32 @@ class LexiconNode:
         entry = self.lexicon.entries[chooser.choose_without(odds, excluded) if excluded else chooser.choose(odds)]
         if self.variable:
             generation.memory[self.variable] = entry
-        if not self.silent:
-            generation.name(self.variable, entry, self.key)
+        if not self.is_silent:
+            generation.write_entry(self.variable, entry, self.key)
 
     def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
-        excluded = self._excluded_indices(state.known)
+        excluded = self._excluded_indices(state.memory)
         for index in self._candidates(parse_input.text[state.position : state.position + 1]):
             entry = self.lexicon.entries[index]
-            piece = "" if self.silent else entry.forms[self.key]
-            if index not in excluded and parse_input.shows(piece, state.position):
-                known = {**state.known, self.variable: entry} if self.variable else state.known
+            piece = "" if self.is_silent else entry.forms[self.key]
+            if index not in excluded and parse_input.starts_with(piece, state.position):
+                memory = {**state.memory, self.variable: entry} if self.variable else state.memory
                 bits = state.bits + self.lexicon.odds.bits_without(index, excluded)
-                yield ParseState(state.position + len(piece), known, state.rest, bits)
+                yield ParseState(state.position + len(piece), memory, state.rest, bits)
 
     def _candidates(self, char: str) -> Sequence[int]:
         """The entries whose form begins with this character; there are too many people to try them all."""
         entries = self.lexicon.entries
-        if self.silent:
+        if self.is_silent:
             return range(len(entries))
         if not self._by_first_char:
             for index, entry in enumerate(entries):
                 self._by_first_char.setdefault(entry.forms[self.key][:1].lower(), []).append(index)
         return self._by_first_char.get(char.lower(), ())
 
-    def _excluded_indices(self, known: dict[str, LexiconEntry]) -> set[int]:
-        places = self.lexicon.indices
-        return {places[id(known[other])] for other in self.others if id(known[other]) in places}
+    def _excluded_indices(self, memory: dict[str, LexiconEntry]) -> set[int]:
+        index_by_id = self.lexicon.indices
+        return {index_by_id[id(memory[other])] for other in self.excluded_variables if id(memory[other]) in index_by_id}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -245,11 +245,11 @@ class ReferenceNode:
     key: str
 
     def write(self, generation: GenerationState) -> None:
-        generation.name(self.variable, generation.memory[self.variable], self.key)
+        generation.write_entry(self.variable, generation.memory[self.variable], self.key)
 
     def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
-        piece = state.known[self.variable].forms[self.key]
-        if parse_input.shows(piece, state.position):
+        piece = state.memory[self.variable].forms[self.key]
+        if parse_input.starts_with(piece, state.position):
             yield state._replace(position=state.position + len(piece))
 
 
@@ -264,7 +264,7 @@ class ConditionalNode:
         self.rules[generation.memory[self.variable].kind].write(generation)
 
     def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
-        return self.rules[state.known[self.variable].kind].read(parse_input, state)
+        return self.rules[state.memory[self.variable].kind].read(parse_input, state)
 
 
 # --- The notation of rules ---
@@ -337,9 +337,11 @@ class DemoGrammar:
                 raise ForebearError(f"the {language} grammar has two things named {rule.name!r}", file=file, line=line)
             self.rules[rule.name] = AlternativeNode()
         for rule in texts:
-            texts_with_spaces = ((text.replace("¶", "\n").replace("_", " "), at) for text, at in rule.alternatives)
-            choice = _choose([self._parse_alternative(text, location) for text, location in texts_with_spaces])
-            self.rules[rule.name].nodes, self.rules[rule.name].odds = choice.nodes, choice.odds
+            texts_with_spaces = (
+                (text.replace("¶", "\n").replace("_", " "), location) for text, location in rule.alternatives
+            )
+            node = _choose([self._parse_alternative(text, location) for text, location in texts_with_spaces])
+            self.rules[rule.name].nodes, self.rules[rule.name].odds = node.nodes, node.odds
 
     def _parse_alternative(self, text: str, location: Location) -> Alternative:
         brackets: list[list[Alternative]] = [[(1, [])]]  # the alternatives of every open bracket, outside of all first
@@ -382,9 +384,13 @@ class DemoGrammar:
             return SubsetNode(node, int(match["count"]), separator) if match["count"] else node
         if name not in self.lexicons:
             self._fail(f"nothing is named {name!r}", location)
-        others = tuple(match["others"].split("-")[1:])
+        excluded_variables = tuple(match["others"].split("-")[1:])
         return LexiconNode(
-            self.lexicons[name], f"{self.language}.{form}", match["variable"] or "", others, bool(match["silent"])
+            self.lexicons[name],
+            f"{self.language}.{form}",
+            match["variable"] or "",
+            excluded_variables,
+            bool(match["silent"]),
         )
 
     def _fail(self, message: str, location: Location) -> NoReturn:
@@ -393,7 +399,7 @@ class DemoGrammar:
 
 
 def _choose(alternatives: Sequence[Alternative]) -> AlternativeNode:
-    weights = zipf_weights(len(alternatives), shift=FLATNESS)
+    weights = zipf_weights(len(alternatives), shift=ZIPF_SHIFT)
     odds = ChoiceProbabilities([factor * weight for (factor, _), weight in zip(alternatives, weights, strict=True)])
     return AlternativeNode(
         tuple(nodes[0] if len(nodes) == 1 else SequenceNode(tuple(nodes)) for _, nodes in alternatives), odds

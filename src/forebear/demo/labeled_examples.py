@@ -98,7 +98,7 @@ def demo_examples(task: str, count: int, seed: int = 0, language: DemoLanguage =
         raise InputError(f"no task named {task!r} in the small world", hint=f"there are: {', '.join(TASKS)}")
     if language != "both" and language not in LANGUAGES:
         raise InputError(f"the small world does not speak {language!r}", hint="there are: en, zh, both")
-    make, labels = TASKS[task]
+    make_example, labels = TASKS[task]
     for number in range(count):
         chooser = RandomSource(f"{task}/{language}/{seed}/{number}")
         example_language = _pick(chooser, LANGUAGES) if language == "both" else language
@@ -106,7 +106,7 @@ def demo_examples(task: str, count: int, seed: int = 0, language: DemoLanguage =
         if labels:  # each block of consecutive examples has every label once, in random order
             block, position = divmod(number, len(labels))
             label = Random(f"{task}/{seed}/{block}").sample(labels, len(labels))[position]
-        yield make(chooser, example_language, label)
+        yield make_example(chooser, example_language, label)
 
 
 def _pick(chooser: RandomSource, options: Sequence[T]) -> T:
@@ -130,9 +130,9 @@ def _run_rule(chooser: RandomSource, language: str, name: str) -> GenerationStat
 
 def _sentence(generation: GenerationState, node: GrammarNode) -> str:
     """One more sentence about the remembered entries."""
-    more = GenerationState(generation.chooser, memory=generation.memory)
-    node.write(more)
-    return more.text()
+    continuation = GenerationState(generation.chooser, memory=generation.memory)
+    node.write(continuation)
+    return continuation.text()
 
 
 def _labeled_text(chooser: RandomSource, language: str, label: str) -> DemoLabeledText:
@@ -144,12 +144,12 @@ def _coherence(chooser: RandomSource, language: str, label: str) -> DemoLabeledT
     generation = _run_rule(chooser, language, "happening")
     if label == "coherent":
         return DemoLabeledText(generation.text(), label, language)
-    raw = "".join(generation.pieces)
-    parts = raw[:-1].split(" ") if language == "en" else list(raw[:-1])
-    mixed = parts
-    while mixed == parts:
-        mixed = [parts[index] for index in _permutation(chooser, len(parts))]
-    text = (" " if language == "en" else "").join(mixed) + raw[-1]
+    raw_text = "".join(generation.pieces)
+    parts = raw_text[:-1].split(" ") if language == "en" else list(raw_text[:-1])
+    shuffled = parts
+    while shuffled == parts:
+        shuffled = [parts[index] for index in _permutation(chooser, len(parts))]
+    text = (" " if language == "en" else "").join(shuffled) + raw_text[-1]
     return DemoLabeledText(text[:1].upper() + text[1:], label, language)
 
 
@@ -182,10 +182,10 @@ def _names(chooser: RandomSource, language: str, label: str) -> DemoTaggedSenten
     for mention in generation.mentions:
         if mention.entry.label and mention.form in mention.entry.name_forms:
             start, end = starts[mention.piece], starts[mention.piece + 1]
-            inside = [number for number, span in enumerate(spans) if span[0] >= start and span[1] <= end]
-            if language == "en" and len(inside) > 1 and text[slice(*spans[inside[0]])].lower() == "the":
-                inside = inside[1:]  # the article is not part of a name
-            entities += [(inside[0], inside[-1] + 1, mention.entry.label)] if inside else []
+            word_indices = [number for number, span in enumerate(spans) if span[0] >= start and span[1] <= end]
+            if language == "en" and len(word_indices) > 1 and text[slice(*spans[word_indices[0]])].lower() == "the":
+                word_indices = word_indices[1:]  # the article is not part of a name
+            entities += [(word_indices[0], word_indices[-1] + 1, mention.entry.label)] if word_indices else []
     tags = entities_to_iobes(entities, len(spans))
     return DemoTaggedSentence(tuple(text[slice(*span)] for span in spans), tuple(tags), text, language)
 
@@ -249,23 +249,25 @@ def _matching(chooser: RandomSource, language: str, label: str) -> DemoTextPair:
 
 
 def _senses(chooser: RandomSource, language: str, label: str) -> DemoSensePair:
-    words = world.sense_sentences(language)
-    word = _pick(chooser, list(words))
-    senses = list(words[word])
+    senses_by_word = world.sense_sentences(language)
+    word = _pick(chooser, list(senses_by_word))
+    senses = list(senses_by_word[word])
     first = _pick(chooser, senses)
     second = first if label == "same" else senses[1 - senses.index(first)]
     rules = [_rule(language, f"sense.{word}.{sense}") for sense in (first, second)]
     indices = [chooser.choose(rules[0].odds)]
     # The same wording with another person would give the answer away.
     indices.append(chooser.choose_without(rules[1].odds, set(indices) if first == second else ()))
-    texts = [_sentence(_somebody(chooser), rule.nodes[index]) for rule, index in zip(rules, indices, strict=True)]
+    texts = [
+        _sentence(_state_with_person(chooser), rule.nodes[index]) for rule, index in zip(rules, indices, strict=True)
+    ]
     pattern = re.compile(rf"\b{word}\b" if language == "en" else word, re.IGNORECASE)
     positions = [match.start() for text in texts if (match := pattern.search(text))]
     return DemoSensePair(word, texts[0], texts[1], (positions[0], positions[1]), label, language)
 
 
-def _somebody(chooser: RandomSource) -> GenerationState:
-    """An empty text that remembers a person."""
+def _state_with_person(chooser: RandomSource) -> GenerationState:
+    """The state of an empty text in which a person is remembered as P."""
     people = world_lexicons()["person"]
     return GenerationState(chooser, memory={"P": people.entries[chooser.choose(people.odds)]})
 
@@ -273,7 +275,9 @@ def _somebody(chooser: RandomSource) -> GenerationState:
 def _parallel(chooser: RandomSource, language: str, label: str) -> DemoTranslation:
     name = _pick(chooser, sorted(world.load_meanings()))
     generation = _run_rule(chooser, "en", f"things.{name}")
-    return DemoTranslation(*(_sentence(generation, _rule(to, f"meaning.{name}")) for to in ("en", "zh")))
+    return DemoTranslation(
+        *(_sentence(generation, _rule(target_language, f"meaning.{name}")) for target_language in ("en", "zh"))
+    )
 
 
 TASKS: dict[str, tuple[Callable[[RandomSource, str, str], DemoExample], tuple[str, ...]]] = {
@@ -307,27 +311,28 @@ TEST_SEED = 1_000_003  # added to the seed for test examples
 
 
 def write_demo_tasks(
-    folder: Path, count: int, tests: int, *, seed: int = 0, language: DemoLanguage = "both"
+    folder: Path, count: int, num_tests: int, *, seed: int = 0, language: DemoLanguage = "both"
 ) -> dict[str, tuple[Path, Path]]:
     """Writes training and test examples of each task; returns the files by task."""
     return {
-        name: _write_splits(folder, name, file, count, tests, seed, language) for name, (_, file) in TASK_FILES.items()
+        name: _write_splits(folder, name, file, count, num_tests, seed, language)
+        for name, (_, file) in TASK_FILES.items()
     }
 
 
-def write_pairs(folder: Path, count: int, tests: int, *, seed: int = 0) -> tuple[Path, Path]:
+def write_pairs(folder: Path, count: int, num_tests: int, *, seed: int = 0) -> tuple[Path, Path]:
     """Writes English and Chinese sentences side by side for training and test; returns the files."""
-    return _write_splits(folder, "parallel", "pairs.tsv", count, tests, seed, "both")
+    return _write_splits(folder, "parallel", "pairs.tsv", count, num_tests, seed, "both")
 
 
 def _write_splits(
-    folder: Path, task: str, file: str, count: int, tests: int, seed: int, language: DemoLanguage
+    folder: Path, task: str, file: str, count: int, num_tests: int, seed: int, language: DemoLanguage
 ) -> tuple[Path, Path]:
     """The files with training and with test examples; one that has this text already is not written again."""
     paths = []
-    for split, number, split_seed in (("train", count, seed), ("test", tests, seed + TEST_SEED)):
+    for split, num_examples, split_seed in (("train", count, seed), ("test", num_tests, seed + TEST_SEED)):
         path = folder / f"{Path(file).stem}.{split}{Path(file).suffix}"
-        text = "".join(format_task_file(task, demo_examples(task, number, split_seed, language)))
+        text = "".join(format_task_file(task, demo_examples(task, num_examples, split_seed, language)))
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
         paths.append(path)
@@ -370,7 +375,9 @@ def _one_line(text: str) -> str:
 
 def words_of_two_meanings(language: DemoLanguage = "both") -> list[str]:
     """The words of two senses in the demo's world."""
-    return [word for one in LANGUAGES if language in (one, "both") for word in world.sense_sentences(one)]
+    return [
+        word for candidate in LANGUAGES if language in (candidate, "both") for word in world.sense_sentences(candidate)
+    ]
 
 
 def sentences_with(word: str, count: int = 200, seed: int = 0) -> Iterator[DemoLabeledText]:
@@ -381,7 +388,7 @@ def sentences_with(word: str, count: int = 200, seed: int = 0) -> Iterator[DemoL
         raise InputError(f"{word!r} has no two meanings in the small world", hint=f"there are: {known}")
     senses = list(world.sense_sentences(language)[word])
     for number in range(count):
-        generation = _somebody(RandomSource(f"sense/{word}/{seed}/{number}"))
+        generation = _state_with_person(RandomSource(f"sense/{word}/{seed}/{number}"))
         sense = senses[number % len(senses)]
         yield DemoLabeledText(_sentence(generation, _rule(language, f"sense.{word}.{sense}")), sense, language)
 

@@ -22,7 +22,7 @@ from forebear.errors import ForebearError, InputError
 
 DemoLanguage = Literal["en", "zh", "both"]
 QUESTION_COLUMNS = ["story", "answer", "known", "en", "zh"]
-_EVEN = ChoiceProbabilities([1.0, 1.0])
+_EQUAL_ODDS = ChoiceProbabilities([1.0, 1.0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class EntropyEstimate:
 def make_story(language: DemoLanguage, seed: int, number: int) -> DemoDocument:
     """Story `number` of a seed; it does not depend on other stories."""
     chooser = RandomSource(f"{language}/{seed}/{number}")
-    story_language = LANGUAGES[chooser.choose(_EVEN)] if language == "both" else language
+    story_language = LANGUAGES[chooser.choose(_EQUAL_ODDS)] if language == "both" else language
     state = grammar.GenerationState(chooser)
     grammar_for(story_language).rules["document"].write(state)
     return DemoDocument(state.text(), chooser.bits, story_language)
@@ -78,10 +78,12 @@ def entropy(language: DemoLanguage = "both", size_in_bytes: int = 2_000_000, see
 
     The error is that of a ratio of means: the deviation of stories from the common rate, by the size of the sample.
     """
-    pairs = [(story.bits, len(story.text.encode())) for story in world_documents(language, size_in_bytes, seed)]
-    bits, size = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
-    rate, count = bits / size, len(pairs)
-    squares = sum((pair[0] - rate * pair[1]) ** 2 for pair in pairs)
+    bits_and_sizes = [
+        (story.bits, len(story.text.encode())) for story in world_documents(language, size_in_bytes, seed)
+    ]
+    bits, size = sum(pair[0] for pair in bits_and_sizes), sum(pair[1] for pair in bits_and_sizes)
+    rate, count = bits / size, len(bits_and_sizes)
+    squares = sum((pair[0] - rate * pair[1]) ** 2 for pair in bits_and_sizes)
     return EntropyEstimate(rate, sqrt(squares * count / max(1, count - 1)) / size, count)
 
 
@@ -96,7 +98,7 @@ def grammar_for(language: str) -> DemoGrammar:
             f"the small world does not speak {language!r}", hint=f"there are: {', '.join(LANGUAGES)}, both"
         )
     text, file = read_demo_data(f"rules_{language}.txt")
-    questions = [RuleText(at.rule, at, [(row[language], at)]) for row, at in _question_rows()]
+    questions = [RuleText(location.rule, location, [(row[language], location)]) for row, location in _question_rows()]
     meanings = [rule for rules in load_meanings().values() for rule in (rules["things"], rules[language])]
     rules = (*parse_rules(text, language, file), *_sense_rules(language), *meanings, *questions)
     return DemoGrammar(language, world_lexicons(), rules)
@@ -112,7 +114,9 @@ def sense_sentences(language: str) -> dict[str, dict[str, list[tuple[str, Locati
         if not separator:
             raise ForebearError(f"`word: sense` is expected, found {heading!r}", file=file, line=location.line)
         rule = f"sense.{word}.{sense}"
-        senses.setdefault(word, {})[sense] = [(text, at._replace(rule=rule)) for text, at in sentences]
+        senses.setdefault(word, {})[sense] = [
+            (sentence, location._replace(rule=rule)) for sentence, location in sentences
+        ]
     return senses
 
 
@@ -148,12 +152,12 @@ def load_meanings() -> dict[str, dict[str, RuleText]]:
         elif not name:
             raise ForebearError(f"{heading!r} before the first meaning", file=file, line=location.line)
         else:
-            named = [(wording, at._replace(rule=f"meaning.{name}")) for wording, at in wordings]
-            meanings[name][heading] = RuleText(f"meaning.{name}", location, named)
+            located_wordings = [(wording, location._replace(rule=f"meaning.{name}")) for wording, location in wordings]
+            meanings[name][heading] = RuleText(f"meaning.{name}", location, located_wordings)
     for name, rules in meanings.items():
-        if absent := [language for language in LANGUAGES if language not in rules]:
+        if missing_languages := [language for language in LANGUAGES if language not in rules]:
             raise ForebearError(
-                f"{name!r} has no wording in {absent[0]!r}", file=file, line=rules["things"].location.line
+                f"{name!r} has no wording in {missing_languages[0]!r}", file=file, line=rules["things"].location.line
             )
     return meanings
 

@@ -48,7 +48,7 @@ class WordVectors:
         return np.asarray(self.matrix[self.rows[word]], np.float32)
 
     def __repr__(self) -> str:
-        return f"WordTable({len(self):,} words, width {self.matrix.shape[1]:,})"
+        return f"WordVectors({len(self):,} words, width {self.matrix.shape[1]:,})"
 
     @cached_property
     def rows(self) -> dict[str, int]:

@@ -17,7 +17,7 @@ from forebear.experiments.plan import AdaptPlan
 from forebear.training.run_folder import RunFolder
 from forebear.training.trainer import TrainingCallback
 
-CURVE_SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)  # fractions of the training set
+CURVE_FRACTIONS = (1 / 16, 1 / 8, 1 / 4, 1 / 2)  # fractions of the training set
 
 
 def adapt_with_seeds(plan: AdaptPlan, to: Path, seeds: int, **options: Any) -> RunFolder:
@@ -40,16 +40,16 @@ def adapt_with_seeds(plan: AdaptPlan, to: Path, seeds: int, **options: Any) -> R
 
 
 def learning_curve(plan: AdaptPlan, to: Path, **options: Any) -> list[dict[str, Any]]:
-    """The task metric with fractions of the training set: number of examples and scores of each run."""
+    """The task metric with fractions of the training set: the number of examples and the scores of each run."""
     points = []
-    for share in CURVE_SHARES:
-        source = replace(plan.source, part=share)
+    for fraction in CURVE_FRACTIONS:
+        source = replace(plan.source, part=fraction)
         data = read_labeled(source)
         if len(data.train) < 4 or len(data.train) == len(plan.labeled_data.train):
             continue
-        point_plan = replace(plan, source=source, labeled_data=data)
+        fraction_plan = replace(plan, source=source, labeled_data=data)
         note = f"{len(data.train):,} of {len(plan.labeled_data.train):,} examples"
-        run = _run_sibling(point_plan, to, "curve", f"{share:.4f}", note, options)
+        run = _run_sibling(fraction_plan, to, "curve", f"{fraction:.4f}", note, options)
         points.append({"examples": len(data.train), **_task_scores(run)})
     return points
 
@@ -65,7 +65,7 @@ def check_seeds(plan: AdaptPlan, seeds: int) -> None:
 
 def _run_sibling(plan: AdaptPlan, to: Path, group: str, name: str, note: str, options: dict[str, Any]) -> RunFolder:
     """One of several adaptations, in a folder next to `to`; the same command resumes all of them."""
-    (options.get("watcher") or TrainingCallback()).on_note(note)
+    (options.get("callback") or TrainingCallback()).on_note(note)
     try:
         return run_adaptation(plan, to.with_name(f"{to.name}.{group}") / name, **options)
     except UserInterrupt as error:
@@ -83,9 +83,9 @@ def _task_scores(run: RunFolder) -> dict[str, float | None]:
     return {split: task_score(run, split) for split in run.metadata["metrics"]}
 
 
-def _score_statistics(figures: Sequence[float | None]) -> dict[str, float]:
+def _score_statistics(scores: Sequence[float | None]) -> dict[str, float]:
     """Mean, standard deviation, minimum and maximum."""
-    values = [value for value in figures if value is not None]
+    values = [value for value in scores if value is not None]
     deviation = statistics.stdev(values) if len(values) > 1 else 0.0
     return {"mean": statistics.fmean(values), "deviation": deviation, "least": min(values), "most": max(values)}
 

@@ -20,45 +20,45 @@ from forebear.training.adaptation import Adaptation
 from forebear.training.load_model import uses_full_batch
 from forebear.training.settings import Recipe, merge_recipe
 
-EXAMPLES_PER_STEP = 16  # about
-EXAMPLES_PER_STEP_FROM_SCRATCH = 32  # about
-MIN_STEPS = 300  # that a task needs, even with few examples
-EPOCH_RANGE = (3, 40)  # least and most, without a budget
+EXAMPLES_PER_STEP = 16  # on average
+EXAMPLES_PER_STEP_FROM_SCRATCH = 32  # on average
+MIN_STEPS = 300  # for a task, even with few examples
+EPOCH_RANGE = (3, 40)  # minimum and maximum, without a budget
 MAX_EVALUATIONS = 12  # of the dev set during a run
-MAX_EVAL_SHARE = 0.1  # of the duration of a run, about, spent on them
+MAX_EVAL_SHARE = 0.1  # of the duration of a run, for these evaluations
 MAX_EVAL_EXAMPLES = 2000  # dev examples that are evaluated during training
 TRAINING_COST_FACTOR = 3  # cost of a token in training, relative to evaluation
-MIN_COUNT_OF_NEW_WORDS = 2  # in the examples, for a word without a vector to get one
+MIN_COUNT_OF_NEW_WORDS = 2  # in the examples, of words that are added to the vocabulary
 UNLIMITED_VOCAB = 1 << 20  # entries, for pre-tokenized words
 TASK_ENCODER_RATE = 3e-3  # learning rate of a task encoder above word vectors
-FEATURE_HEAD_RATE = 1e-2  # of a head above word vectors as they are
-MIN_STEPS_FROZEN = 2000  # with frozen word vectors: a step is cheap, and they are not forgotten
+FEATURE_HEAD_RATE = 1e-2  # learning rate of a head above frozen word vectors, without a task encoder
+MIN_STEPS_FROZEN = 2000  # with frozen word vectors: steps are cheap, and cannot overwrite them
 HEAD_RATE = 2e-3  # learning rate where only a head is trained
-MAX_FINETUNING_RATE_FACTOR = 0.7  # of the learning rate of training from scratch
+MAX_FINETUNING_RATE_FACTOR = 0.7  # times the learning rate of training from scratch
 GPT_LM_WEIGHT = 0.5  # of the auxiliary language-model loss in GPT's paper
 # With fewer examples that loss did not help, in the paper and here, and it costs as much as the task.
 MIN_EXAMPLES_FOR_LM_LOSS = 20_000
 
 
 def choose_adaptation(
-    spec: ModelSpec, init_from: InitFrom | None, examples: int, options: Mapping[str, Any]
+    spec: ModelSpec, init_from: InitFrom | None, num_examples: int, options: Mapping[str, Any]
 ) -> Adaptation:
     """The adaptation with the given options, and defaults for the model and the number of examples."""
     values = {name: value for name, value in options.items() if value is not None}
     if not values.get("mixture_norm"):
         values.pop("mixture_norm", None)
-    predicts = spec.learning == "descending" and "next" in _pretraining_heads(spec, init_from)
-    predicts = predicts and not spec.char_level and not values.get("reader")  # characters cannot be predicted
-    if values.get("language") and not predicts:
+    predicts_next = spec.learning == "descending" and "next" in _pretraining_heads(spec, init_from)
+    predicts_next = predicts_next and not spec.char_level and not values.get("reader")  # characters cannot be predicted
+    if values.get("language") and not predicts_next:
         message = "--language is for encoders that predict the next token, such as gpt"
         raise InputError(message, hint="leave it out")
-    values = _add_reader_defaults(spec, init_from, values)
+    values = _add_task_encoder_defaults(spec, init_from, values)
     is_finetuned = init_from is not None and values.get("how", "finetune") == "finetune"
-    uses_lm_loss = predicts and is_finetuned and examples >= MIN_EXAMPLES_FOR_LM_LOSS
+    uses_lm_loss = predicts_next and is_finetuned and num_examples >= MIN_EXAMPLES_FOR_LM_LOSS
     return Adaptation(**{"language": GPT_LM_WEIGHT if uses_lm_loss else 0.0, **values})
 
 
-def _add_reader_defaults(spec: ModelSpec, init_from: InitFrom | None, values: dict[str, Any]) -> dict[str, Any]:
+def _add_task_encoder_defaults(spec: ModelSpec, init_from: InitFrom | None, values: dict[str, Any]) -> dict[str, Any]:
     """Adds the task encoder above word vectors: that of the run, if it was adapted before, or a default."""
     options = [name for name in values if name.startswith(("reader", "mixture"))]
     reason = ", which has an encoder of its own"
@@ -154,15 +154,15 @@ def adaptation_recipe(
         defaults = spec.default_recipe() if uses_full_batch(spec, task) else {"epochs": 1}
         return merge_recipe({"batch": all_tokens, **defaults}, settings)
     rate = _adaptation_rate(spec, adaptation, from_scratch=from_scratch)
-    has_reader = adaptation.reader is not None
-    examples_per_step = EXAMPLES_PER_STEP_FROM_SCRATCH if from_scratch or has_reader else EXAMPLES_PER_STEP
+    has_task_encoder = adaptation.reader is not None
+    examples_per_step = EXAMPLES_PER_STEP_FROM_SCRATCH if from_scratch or has_task_encoder else EXAMPLES_PER_STEP
     # a long text is one row, unless a task encoder reads it
-    row_tokens = mean_tokens if has_reader else min(mean_tokens, input_format.max_length or mean_tokens)
+    row_tokens = mean_tokens if has_task_encoder else min(mean_tokens, input_format.max_length or mean_tokens)
     batch = max(1, round(examples_per_step * row_tokens))
     defaults: dict[str, Any] = {"rate": rate, "batch": batch, "decay": 0.01, "memory": 0.98}
     batch = merge_recipe(defaults, {"batch": settings.get("batch")}).batch
     steps_per_epoch = max(1, round(mean_tokens * len(data.train) / batch))
-    min_steps = MIN_STEPS_FROZEN if has_reader and adaptation.how != "finetune" else MIN_STEPS
+    min_steps = MIN_STEPS_FROZEN if has_task_encoder and adaptation.how != "finetune" else MIN_STEPS
     defaults["epochs"] = float(min(max(EPOCH_RANGE[0], -(-min_steps // steps_per_epoch)), EPOCH_RANGE[1]))
     recipe = merge_recipe(defaults, settings)
     if recipe.evaluate_every is None:

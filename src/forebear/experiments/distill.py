@@ -42,17 +42,17 @@ from forebear.training.load_model import build_task_model
 from forebear.training.run_folder import RunFolder
 from forebear.training.settings import BUDGETS, Recipe, merge_recipe
 from forebear.training.soft_targets import (
-    TEACHER_TARGET,
+    TEACHER_SUFFIX,
     DistillationConfig,
     DistillationObjective,
     Teacher,
-    without_labels,
+    mask_labels,
 )
 from forebear.training.trainer import TrainingCallback
 
 HALVED_FIELDS = (("width",), ("width", "depth"), ("width", "depth", "table"))  # fields that are halved, tried in turn
 DEPTH_DIVISORS = (2, 3, 4)  # divisors of the depth, tried first
-SHAPE_FIELDS = ("width", "depth", "heads", "inner", "table")  # if one is given, the student keeps the other defaults
+SHAPE_FIELDS = ("width", "depth", "heads", "inner", "table")  # with any of them, the default student is not halved
 TOKEN_HEADS = ("next", "token")  # of language models
 RECIPE_FIELDS = frozenset(field.name for field in fields(Recipe))
 SOFT_TARGETS_FILE = "teacher.safetensors"  # in the run folder while it is trained
@@ -63,16 +63,16 @@ StudentPlan = planning.PretrainPlan | planning.AdaptPlan
 class DistillPlan:
     """A planned distillation.
 
-    student      the plan of training the student by itself, on text or on examples
-    inherits     whether it starts with layers of the teacher
-    extra_texts  unlabeled examples, with soft targets only
-    settings     the arguments it was planned with, to plan it again
+    student            the plan of training the student alone, on text or on examples
+    init_from_teacher  whether it starts with layers of the teacher
+    extra_texts        unlabeled examples, with soft targets only
+    settings           the arguments it was planned with, to plan it again
     """
 
     teacher: InitFrom
     distillation: DistillationConfig
     student: StudentPlan
-    inherits: bool
+    init_from_teacher: bool
     extra_texts: tuple[Any, ...]
     settings: dict[str, Any]
     notes: tuple[str, ...]
@@ -88,7 +88,7 @@ class DistillPlan:
     def request(self) -> dict[str, Any]:
         """Everything that the result depends on, as JSON."""
         distillation = {"teacher": self.teacher.run, "weights": self.teacher.weights, **asdict(self.distillation)}
-        distillation |= {"layers": "every-second" if self.inherits else "none", "given": self.settings}
+        distillation |= {"layers": "every-second" if self.init_from_teacher else "none", "given": self.settings}
         if isinstance(self.student, planning.AdaptPlan):
             request = self.student.request
         else:
@@ -114,20 +114,22 @@ def plan_distillation(
 
     `config` are the weights of the losses, `reader` the fields of `Adaptation` for the task encoder above word vectors.
     """
-    run = open_finished(teacher)
-    if run.spec.learns_from == "pairs":
+    teacher_run = open_finished(teacher)
+    if teacher_run.spec.learns_from == "pairs":
         message = "translates: language models are distilled, and those that do a task"
-        raise InputError(message, file=run.path, hint=f"make it smaller by: forebear quantise {run.path} --to SMALL")
+        raise InputError(
+            message, file=teacher_run.path, hint=f"make it smaller by: forebear quantise {teacher_run.path} --to SMALL"
+        )
     settings = {name: value for name, value in (settings or {}).items() if value is not None}
     is_model_name = student is None or (student in LINEAGE and not Path(student).is_dir())
     init_from = None if is_model_name else InitFrom.for_run(str(student))
     if init_from is not None and (size or layers):
         raise InputError("--size and --layers mean nothing beside a run: it has its own", hint="leave them out")
     reader = {name: value for name, value in (reader or {}).items() if value is not None}
-    if reader and run.task is None:
+    if reader and teacher_run.task is None:
         raise InputError(f"--{next(iter(reader)).replace('_', '-')} is for tasks", hint="leave it out")
-    text_plan = _plan_student(run, init_from, student, size, settings, data, reading)
-    inherits = _can_inherit(run, text_plan, layers)
+    base_plan = _plan_student(teacher_run, init_from, student, size, settings, data, reading)
+    init_from_teacher = _should_init_from_teacher(teacher_run, base_plan, layers)
     arguments: dict[str, Any] = {
         "data": [os.path.abspath(path) for path in data],
         "student": student if init_from is None else init_from.run,
@@ -138,10 +140,10 @@ def plan_distillation(
         "reading": reading and asdict(reading),
     }
     arguments |= {"reader": reader} if reader else {}
-    student_plan, extra_texts = text_plan, ()
-    if run.task is not None:
-        student_plan = _plan_task_student(run, text_plan, inherits, data, settings, reader)
-        extra_texts = _read_unlabeled(run, texts, config)
+    student_plan, extra_texts = base_plan, ()
+    if teacher_run.task is not None:
+        student_plan = _plan_task_student(teacher_run, base_plan, init_from_teacher, data, settings, reader)
+        extra_texts = _read_unlabeled(teacher_run, texts, config)
         arguments["read"] = texts and file_digest(Path(texts))
     elif texts:
         raise InputError("--texts are for tasks: a language model is taught on all text", hint="give it as TEXT")
@@ -150,58 +152,62 @@ def plan_distillation(
         network = build_task_model(student_plan.spec, *task_options)
     else:
         network = student_plan.spec.build(student_plan.tokenizer)
-    _check_compatible(run, student_plan, network, config)
-    notes = [_size_note(run, student_plan, network)]
-    if inherits:
+    _check_compatible(teacher_run, student_plan, network, config)
+    notes = [_size_note(teacher_run, student_plan, network)]
+    if init_from_teacher:
         notes.append("it begins with the teacher's own layers, evenly chosen")
     elif init_from is None:
         notes.append("it begins from nothing: one that is pre-trained (--student RUN) may learn far more")
-    return DistillPlan(InitFrom.of(run), config, student_plan, inherits, extra_texts, arguments, tuple(notes))
+    return DistillPlan(
+        InitFrom.of(teacher_run), config, student_plan, init_from_teacher, extra_texts, arguments, tuple(notes)
+    )
 
 
 def _plan_student(
-    run: RunFolder,
+    teacher_run: RunFolder,
     init_from: InitFrom | None,
     student: str | None,
     size: str | None,
     settings: Mapping[str, Any],
     data: Sequence[str],
-    reading: TextFormat | None,
+    text_format: TextFormat | None,
 ) -> planning.PretrainPlan:
     """The student as a plan of pre-training on text; for a task only its shape is used."""
-    if run.task is not None:
-        if reading is not None:
+    if teacher_run.task is not None:
+        if text_format is not None:
             raise InputError("how text is read means nothing to a task", hint="leave out --documents and the like")
         data, source = (), TextSource(())
         settings = {name: value for name, value in settings.items() if name not in RECIPE_FIELDS}
     elif not data:
-        raise InputError("a language model is taught on text", hint=f"forebear distil {run.path} TEXT…")
+        raise InputError("a language model is taught on text", hint=f"forebear distil {teacher_run.path} TEXT…")
     elif is_corpus(TextSource(tuple(data))):
         source = TextSource(())
     else:
-        teacher_source = (run.metadata.get("data") or {}).get("source")
+        teacher_source = (teacher_run.metadata.get("data") or {}).get("source")
         source = TextSource(()) if teacher_source is None else TextSource.from_dict(teacher_source)
-        source = replace(source, reading=reading or TextFormat())
+        source = replace(source, reading=text_format or TextFormat())
     if init_from is not None:
         name = init_from.folder.metadata["milestone"]
-        if run.task is not None and (shapes := [field for field in settings if field != "dropout"]):
-            message = f"--{shapes[0].replace('_', '-')} means nothing beside a run: it has its own"
+        if teacher_run.task is not None and (model_settings := [field for field in settings if field != "dropout"]):
+            message = f"--{model_settings[0].replace('_', '-')} means nothing beside a run: it has its own"
             raise InputError(message, hint="leave it out")
         return planning.plan_pretraining(name, data, source=source, settings=settings, init_from=init_from)
-    model = run.metadata["milestone"]
-    is_teachers_model = student in (None, model)
-    if run.spec.learning == "counting" and (run.task is None or is_teachers_model):
-        raise InputError(f"{model} counts: it is small already", file=run.path, hint="distil a run of a network")
+    model = teacher_run.metadata["milestone"]
+    is_same_model = student in (None, model)
+    if teacher_run.spec.learning == "counting" and (teacher_run.task is None or is_same_model):
+        raise InputError(
+            f"{model} counts: it is small already", file=teacher_run.path, hint="distil a run of a network"
+        )
     base_fields: dict[str, Any] = {}
-    if is_teachers_model and size is None:
+    if is_same_model and size is None:
         has_shape = any(name in settings for name in SHAPE_FIELDS)
-        base_spec = run.spec if has_shape else smaller_spec(run.spec, run.tokenizer)
+        base_spec = teacher_run.spec if has_shape else smaller_spec(teacher_run.spec, teacher_run.tokenizer)
         base_fields = {name: value for name, value in asdict(base_spec).items() if name not in base_spec.unused_fields}
     plan = planning.plan_pretraining(
         student or model,
         data,
         size=size,
-        tokenizer=base_tokenizer(run.tokenizer),
+        tokenizer=base_tokenizer(teacher_run.tokenizer),
         source=source,
         recipe={"fields": base_fields},
         settings=settings,
@@ -211,35 +217,40 @@ def _plan_student(
     return plan
 
 
-def _size_note(run: RunFolder, student: StudentPlan, network: Any) -> str:
-    """A note on the size of the student relative to its teacher, and on fields that differ."""
-    student_size, teacher_size = network.num_parameters, run.metadata.get("parameters") or Run(run).num_parameters
-    teacher_fields = run.metadata["fields"]
+def _size_note(teacher_run: RunFolder, student: StudentPlan, network: Any) -> str:
+    """A note on the size of the student relative to its teacher, and on the fields that differ."""
+    student_size, teacher_size = (
+        network.num_parameters,
+        teacher_run.metadata.get("parameters") or Run(teacher_run).num_parameters,
+    )
+    teacher_fields = teacher_run.metadata["fields"]
     changed = [f"{name} {value}" for name, value in asdict(student.spec).items() if teacher_fields.get(name) != value]
     description = student.init_from.run if student.init_from else ", ".join(changed) or "as the teacher"
     warning = "; it is the larger of the two: --size or --width make it smaller" if student_size > teacher_size else ""
-    sizes = f"{student_size:,} parameters, {student_size / teacher_size:.0%} of the teacher's"
-    return f"the student ({description}) has {sizes}{warning}"
+    size_text = f"{student_size:,} parameters, {student_size / teacher_size:.0%} of the teacher's"
+    return f"the student ({description}) has {size_text}{warning}"
 
 
 def smaller_spec(spec: ModelSpec, tokenizer: Tokenizer) -> ModelSpec:
     """The same model with at most half the parameters: fewer layers, or half the hidden size, or both."""
     values = asdict(spec)
-    changes: list[dict[str, Any]] = [
-        {"depth": values["depth"] // by} for by in DEPTH_DIVISORS if "depth" in values and values["depth"] % by == 0
+    overrides: list[dict[str, Any]] = [
+        {"depth": values["depth"] // divisor}
+        for divisor in DEPTH_DIVISORS
+        if "depth" in values and values["depth"] % divisor == 0
     ]
     for names in HALVED_FIELDS:
-        halves = {name: max(1, values[name] // 2) for name in names if name in values}
-        if "width" in halves:  # with the hidden size also the heads, whose size stays the same
-            halves |= {name: max(1, values[name] // 2) for name in ("heads", "inner") if values.get(name)}
-            halves["width"] -= halves["width"] % halves.get("heads", 1)
-        changes.append(halves)
+        halved = {name: max(1, values[name] // 2) for name in names if name in values}
+        if "width" in halved:  # with the hidden size also the heads, whose size stays the same
+            halved |= {name: max(1, values[name] // 2) for name in ("heads", "inner") if values.get(name)}
+            halved["width"] -= halved["width"] % halved.get("heads", 1)
+        overrides.append(halved)
     max_parameters = num_encoder_parameters(spec, tokenizer) / 2
-    candidates = (replace(spec, **change) for change in changes)
+    candidates = (replace(spec, **override) for override in overrides)
     small_enough = (
         candidate for candidate in candidates if num_encoder_parameters(candidate, tokenizer) <= max_parameters
     )
-    return next(small_enough, replace(spec, **changes[-1]))
+    return next(small_enough, replace(spec, **overrides[-1]))
 
 
 def num_encoder_parameters(spec: ModelSpec, tokenizer: Tokenizer) -> int:
@@ -247,44 +258,46 @@ def num_encoder_parameters(spec: ModelSpec, tokenizer: Tokenizer) -> int:
     return spec.build_task_encoder(tokenizer, TaskEncoderConfig()).num_parameters
 
 
-def _can_inherit(run: RunFolder, plan: planning.PretrainPlan, layers: str | None) -> bool:
+def _should_init_from_teacher(teacher_run: RunFolder, plan: planning.PretrainPlan, layers: str | None) -> bool:
     """Whether the student can and should start with layers of the teacher."""
-    teacher, student = asdict(run.spec), asdict(plan.spec)
-    can_inherit = (
+    teacher, student = asdict(teacher_run.spec), asdict(plan.spec)
+    can_copy_layers = (
         plan.init_from is None
-        and type(plan.spec) is type(run.spec)
+        and type(plan.spec) is type(teacher_run.spec)
         and all(student[name] == teacher[name] for name in student if name not in ("depth", "context", "dropout"))
         and "depth" in student
         and teacher["depth"] % student["depth"] == 0
         and student["context"] <= teacher["context"]
     )
-    if layers == "every-second" and not can_inherit:
+    if layers == "every-second" and not can_copy_layers:
         message = "the teacher's layers do not fit the student"
         raise InputError(message, hint="they do where only --depth is smaller, and divides the teacher's")
-    return can_inherit and layers != "none"
+    return can_copy_layers and layers != "none"
 
 
 def _plan_task_student(
-    run: RunFolder,
-    text_plan: planning.PretrainPlan,
-    inherits: bool,
-    files: Sequence[str],
+    teacher_run: RunFolder,
+    base_plan: planning.PretrainPlan,
+    init_from_teacher: bool,
+    data_files: Sequence[str],
     settings: Mapping[str, Any],
-    reader_options: Mapping[str, Any],
+    task_encoder_options: Mapping[str, Any],
 ) -> planning.AdaptPlan:
     """The student as a plan of adapting it to the teacher's task."""
-    if "labelled" not in run.metadata:
+    if "labelled" not in teacher_run.metadata:
         hint = "adapt a run here, and distil that"
-        raise InputError("was imported: nobody knows what it learned from", file=run.path, hint=hint)
-    source = LabeledSource.from_dict(run.metadata["labelled"]["source"])
-    if len(files) > 1:
-        raise InputError(f"{len(files)} files of examples", hint="give one, or none for those the teacher learned from")
-    if files:
-        source = replace(source, train=files[0], dev=None, test=None)
+        raise InputError("was imported: nobody knows what it learned from", file=teacher_run.path, hint=hint)
+    source = LabeledSource.from_dict(teacher_run.metadata["labelled"]["source"])
+    if len(data_files) > 1:
+        raise InputError(
+            f"{len(data_files)} files of examples", hint="give one, or none for those the teacher learned from"
+        )
+    if data_files:
+        source = replace(source, train=data_files[0], dev=None, test=None)
     for path in source.split_paths().values():
         if not Path(path).is_file():
             raise InputError("these examples are not there", file=path, hint="give others: forebear distil RUN DATA")
-    data, spec, init_from, task = read_labeled(source), text_plan.spec, text_plan.init_from, run.task
+    data, spec, init_from, task = read_labeled(source), base_plan.spec, base_plan.init_from, teacher_run.task
     assert task is not None
     if isinstance(task, SequenceTagging):  # the student predicts the teacher's marginals of single words
         task = replace(task, crf=False)
@@ -292,67 +305,74 @@ def _plan_task_student(
         task = replace(task, temperature=1.0)
     recipe_settings = {name: value for name, value in settings.items() if name in RECIPE_FIELDS}
     check_unused_settings(model_name(spec), "descending", recipe_settings)
-    options = {"balanced": run.adaptation.balanced, "read": run.adaptation.read}
-    options |= {"reader": run.adaptation.reader} if spec.needs_task_encoder else {}
-    adaptation = choose_adaptation(spec, init_from, len(data.train), {**options, **reader_options})
-    tokenizer = spec.task_tokenizer(base_tokenizer(run.tokenizer))
+    options = {"balanced": teacher_run.adaptation.balanced, "read": teacher_run.adaptation.read}
+    options |= {"reader": teacher_run.adaptation.reader} if spec.needs_task_encoder else {}
+    adaptation = choose_adaptation(spec, init_from, len(data.train), {**options, **task_encoder_options})
+    tokenizer = spec.task_tokenizer(base_tokenizer(teacher_run.tokenizer))
     if init_from is not None:
         tokenizer = adaptation_tokenizer(spec, init_from, adaptation, source.task, data)
-    from_scratch = init_from is None and not inherits
+    from_scratch = init_from is None and not init_from_teacher
     recipe = adaptation_recipe(spec, tokenizer, task, adaptation, data, recipe_settings, from_scratch=from_scratch)
-    return planning.AdaptPlan(spec, text_plan.size, tokenizer, init_from, source, data, task, adaptation, recipe)
+    return planning.AdaptPlan(spec, base_plan.size, tokenizer, init_from, source, data, task, adaptation, recipe)
 
 
-def _read_unlabeled(run: RunFolder, texts: PathLike | None, config: DistillationConfig) -> tuple[Any, ...]:
+def _read_unlabeled(teacher_run: RunFolder, texts: PathLike | None, config: DistillationConfig) -> tuple[Any, ...]:
     """Unlabeled examples from the lines of a file; texts of one example are separated by tabs."""
     if texts is None:
         return ()
     if not config.share:
         raise InputError("--texts are for the teacher to judge, and --share 0 does not listen", hint="leave one out")
-    teacher, examples = Run(run), []
+    teacher, examples = Run(teacher_run), []
     parsers: dict[str, Callable[[list[str]], Sequence[Any]]] = {
         "classify": lambda columns: predict.labeled_examples(teacher, [tuple(columns)]),  # pyright: ignore[reportArgumentType]
         "tag": lambda columns: predict.tagged_examples(teacher, " ".join(columns)),
         "answer": lambda columns: predict.question_examples(*columns),
         "choose": lambda columns: predict.choice_examples(columns[0], columns[1:]),
     }
-    assert run.task is not None
+    assert teacher_run.task is not None
     for source in find_sources([texts]):
-        for number, line, _ in numbered_lines(TextBlocks(source, "utf-8", "fail", Ledger())):
+        for line_number, line, _ in numbered_lines(TextBlocks(source, "utf-8", "fail", Ledger())):
             columns = line.strip().split("\t")
             if columns == [""]:
                 continue
             try:
-                examples += parsers[run.task.verb](columns)
+                examples += parsers[teacher_run.task.verb](columns)
             except (InputError, TypeError) as error:
-                message = getattr(error, "message", f"is no example for {run.task.name}")
+                message = getattr(error, "message", f"is no example for {teacher_run.task.name}")
                 hint = "write a text a line, with tabs between those that belong together"
-                raise InputError(message, file=source.name, line=number, hint=hint) from error
+                raise InputError(message, file=source.name, line=line_number, hint=hint) from error
     return tuple(examples)
 
 
-def _check_compatible(run: RunFolder, student: StudentPlan, network: Any, config: DistillationConfig) -> None:
+def _check_compatible(teacher_run: RunFolder, student: StudentPlan, network: Any, config: DistillationConfig) -> None:
     """Refuses a student whose outputs or layers cannot be compared with the teacher's."""
     from forebear.nn.heads import LMHead
     from forebear.training.distillation import layer_distillations
 
-    if run.task is not None and run.task.name != "answering" and not config.layer_losses:
+    if teacher_run.task is not None and teacher_run.task.name != "answering" and not config.layer_losses:
         return
     tokenizer: Any = student.tokenizer
-    teacher = Run(run).network
-    if run.task is None:
+    teacher = Run(teacher_run).network
+    if teacher_run.task is None:
         shared_heads = {*TOKEN_HEADS} & {*network.heads} & {*teacher.heads}
         if not shared_heads:
             message = f"the student has the heads {', '.join(network.heads)}, the teacher "
             message += f"{', '.join(teacher.heads) or 'none'}: none predicts tokens in both"
-            raise InputError(message, file=run.path, hint="choose a student and a teacher that predict the same")
+            raise InputError(
+                message, file=teacher_run.path, hint="choose a student and a teacher that predict the same"
+            )
         if not all(isinstance(model.heads[name], LMHead) for model in (network, teacher) for name in shared_heads):
             message = "only a Transformer that predicts tokens can teach them, and only to another"
-            raise InputError(message, file=run.path, hint="choose such a teacher and such a student, or distil a task")
-    teacher_format, student_format = run.spec.input_format(run.tokenizer), student.spec.input_format(tokenizer)
+            raise InputError(
+                message, file=teacher_run.path, hint="choose such a teacher and such a student, or distil a task"
+            )
+    teacher_format, student_format = (
+        teacher_run.spec.input_format(teacher_run.tokenizer),
+        student.spec.input_format(tokenizer),
+    )
     max_length, teacher_max_length = student_format.max_length, teacher_format.max_length
     has_same_layout = replace(student_format, max_length=teacher_max_length) == teacher_format
-    if tokenizer.digest != run.tokenizer.digest or not has_same_layout:
+    if tokenizer.digest != teacher_run.tokenizer.digest or not has_same_layout:
         message = "the student cuts or lays out text otherwise than the teacher: tokens cannot be compared one by one"
         raise InputError(message, hint="take a student with the teacher's tokenizer, and of its kind")
     if teacher_max_length is not None and (max_length is None or max_length > teacher_max_length):
@@ -383,7 +403,7 @@ def distill(
     reader_width: int | None = None,
     overwrite: bool = False,
     command: str | None = None,
-    watcher: TrainingCallback | None = None,
+    callback: TrainingCallback | None = None,
     **settings: Any,
 ) -> Run:
     """Distill a run into a smaller one, as `forebear distil` does; metadata["price"] compares the two.
@@ -410,12 +430,12 @@ def distill(
         reader={"reader": reader, "reader_width": reader_width},
         settings=settings,
     )
-    run = run_distillation(plan, to, overwrite=overwrite, command=command, watcher=watcher)
-    baseline = _train_baseline(plan, run, overwrite=overwrite, watcher=watcher) if compare else None
-    return record_cost(plan, run, baseline)
+    run = run_distillation(plan, to, overwrite=overwrite, command=command, callback=callback)
+    baseline = _train_baseline(plan, run, overwrite=overwrite, callback=callback) if compare else None
+    return record_comparison(plan, run, baseline)
 
 
-def resume_distillation(folder: PathLike, *, watcher: TrainingCallback | None = None) -> Run:
+def resume_distillation(folder: PathLike, *, callback: TrainingCallback | None = None) -> Run:
     """Resume an interrupted distillation."""
     run = RunFolder.open(folder)
     run.require_trainable()
@@ -429,7 +449,7 @@ def resume_distillation(folder: PathLike, *, watcher: TrainingCallback | None = 
     if plan.request != run.metadata["asked"]:
         hint = "put back what it was, or distil anew into another folder"
         raise InputError("its teacher or what it learns from has changed since it began", file=run.path, hint=hint)
-    return record_cost(plan, run_distillation(plan, folder, watcher=watcher), None)
+    return record_comparison(plan, run_distillation(plan, folder, callback=callback), None)
 
 
 def run_distillation(
@@ -438,13 +458,13 @@ def run_distillation(
     *,
     overwrite: bool = False,
     command: str | None = None,
-    watcher: TrainingCallback | None = None,
+    callback: TrainingCallback | None = None,
 ) -> RunFolder:
     """Trains a planned student; a folder that holds the same run, finished or not, is resumed."""
-    watcher, corpus, request = watcher or TrainingCallback(), plan.corpus, plan.request
-    folder, run, replaced = output_folder(request, to, f"{Path(plan.teacher.run).name}-distilled", overwrite)
+    callback, corpus, request = callback or TrainingCallback(), plan.corpus, plan.request
+    folder, run, run_to_replace = output_folder(request, to, f"{Path(plan.teacher.run).name}-distilled", overwrite)
     if run is not None and run.is_finished:
-        watcher.on_note(pipeline.FINISHED_NOTE)
+        callback.on_note(pipeline.FINISHED_NOTE)
         return run
     student = plan.student if run is None else replace(plan.student, recipe=run.recipe)
     # before anything is written: most mistakes show here
@@ -456,13 +476,13 @@ def run_distillation(
             setup = pipeline.PretrainSetup.from_plan(student.spec, corpus, student.recipe, student.init_from)
     setup = replace(setup, notes=[*plan.notes, *setup.notes])
     if run is None:
-        with replace_run(replaced):
+        with replace_run(run_to_replace):
             tokenizer: Any = student.tokenizer if corpus is None else corpus.tokenizer
             metadata = pipeline.new_metadata(student, request, folder, command, corpus)
             metadata |= {"parent": plan.teacher.run, "distilled": request["distilled"], "command": command}
             run = RunFolder.create(folder, metadata, tokenizer, None if corpus is None else corpus.ledger.to_dict())
     setup = _distill_on_examples(plan, setup, run) if corpus is None else _distill_on_text(plan, setup)
-    pipeline.train_run(run, setup, watcher)
+    pipeline.train_run(run, setup, callback)
     (run.path / SOFT_TARGETS_FILE).unlink(missing_ok=True)
     return run
 
@@ -473,15 +493,17 @@ def _distill_on_text(plan: DistillPlan, setup: Any) -> Any:
 
     config, network = plan.distillation, setup.learner.model
     teacher = Run(plan.teacher.folder).network
-    heads = layer_distillations(config, network.encoder, teacher.encoder)
+    distillation_heads = layer_distillations(config, network.encoder, teacher.encoder)
     shared_heads = [name for name in TOKEN_HEADS if name in network.heads and name in teacher.heads]
     mixed_targets = tuple(shared_heads) if config.share else ()
     for name in mixed_targets:
-        heads[name + TEACHER_TARGET] = TokenDistillation(network.heads[name], teacher.heads[name], config)
+        distillation_heads[name + TEACHER_SUFFIX] = TokenDistillation(network.heads[name], teacher.heads[name], config)
     objective = DistillationObjective(
         setup.objective, setup.split.train, mixed_targets, tuple(config.layer_losses), config.layer_losses
     )
-    return replace(setup, objective=objective, learner=_distillation_learner(plan, setup.learner, heads, teacher))
+    return replace(
+        setup, objective=objective, learner=_distillation_learner(plan, setup.learner, distillation_heads, teacher)
+    )
 
 
 def _distill_on_examples(plan: DistillPlan, setup: Any, run: RunFolder) -> Any:
@@ -495,17 +517,21 @@ def _distill_on_examples(plan: DistillPlan, setup: Any, run: RunFolder) -> Any:
     if plan.extra_texts:
         input_format = student.spec.input_format(student.tokenizer)
         rows = student.task.encode(examples, student.tokenizer, input_format, is_training=True)
-        rows = without_labels(rows, len(student.labeled_data.train))
-    heads = layer_distillations(config, network.encoder, teacher.network.encoder) if config.layer_losses else {}
+        rows = mask_labels(rows, len(student.labeled_data.train))
+    distillation_heads = (
+        layer_distillations(config, network.encoder, teacher.network.encoder) if config.layer_losses else {}
+    )
     weights = dict(config.layer_losses)
     if config.share:
         soft_targets = _load_soft_targets(run, teacher, examples, rows)
         for name in rows.targets:
-            heads[name + TEACHER_TARGET] = LogitDistillation(network.heads[name], config.temperature)
+            distillation_heads[name + TEACHER_SUFFIX] = LogitDistillation(network.heads[name], config.temperature)
         weights |= dict.fromkeys(rows.targets, 1 - config.share) | dict.fromkeys(soft_targets, config.share)
         rows = replace(rows, targets={**rows.targets, **soft_targets})
     objective = DistillationObjective(setup.objective, rows, (), tuple(config.layer_losses), weights)
-    learner = _distillation_learner(plan, setup.learner, heads, teacher.network if config.layer_losses else None)
+    learner = _distillation_learner(
+        plan, setup.learner, distillation_heads, teacher.network if config.layer_losses else None
+    )
     return replace(setup, train=rows, objective=objective, learner=learner)
 
 
@@ -529,22 +555,22 @@ def _load_soft_targets(
     return load(file.read_bytes())
 
 
-def _distillation_learner(plan: DistillPlan, learner: Any, heads: Mapping[str, Any], teacher: Any) -> Any:
+def _distillation_learner(plan: DistillPlan, learner: Any, distillation_heads: Mapping[str, Any], teacher: Any) -> Any:
     """The learner with distillation heads; the given one if there are none."""
     from safetensors.torch import load_file
 
     from forebear.training.distillation import DistillationLearner, StudentModel, inherit_layers
 
     initial_tensors = learner.initial_tensors
-    if plan.inherits:
+    if plan.init_from_teacher:
         teacher_depth = plan.teacher.folder.spec.depth
         assert teacher_depth is not None
         depths = learner.model.encoder.depth, teacher_depth
         initial_tensors = inherit_layers(load_file(plan.teacher.folder.verified_weights()[0]), learner.model, depths)
-    if not heads:
+    if not distillation_heads:
         learner.initial_tensors = initial_tensors
         return learner
-    student = StudentModel(learner.model, heads, teacher)
+    student = StudentModel(learner.model, distillation_heads, teacher)
     return DistillationLearner(student, learner.recipe, learner.device, initial_tensors, learner.lr_scales)
 
 
@@ -552,7 +578,7 @@ def _distillation_learner(plan: DistillPlan, learner: Any, heads: Mapping[str, A
 
 
 def _train_baseline(
-    plan: DistillPlan, run: RunFolder, *, overwrite: bool, watcher: TrainingCallback | None
+    plan: DistillPlan, run: RunFolder, *, overwrite: bool, callback: TrainingCallback | None
 ) -> RunFolder:
     """Trains the same student with the same start and budget on the labels alone, in a folder next to it."""
     recipe = plan.student.recipe
@@ -561,28 +587,29 @@ def _train_baseline(
         recipe = merge_recipe(other_settings, {"steps": run.metadata["pace"]["total"]})
     plan = replace(
         plan,
-        distillation=plan.distillation.soft_targets_only(),
+        distillation=plan.distillation.without_distillation(),
         extra_texts=(),
         student=replace(plan.student, recipe=recipe),
         notes=(),
     )
-    watcher = watcher or TrainingCallback()
-    watcher.on_note("now the same student without the teacher")
-    return run_distillation(plan, run.path.with_name(f"{run.path.name}-alone"), overwrite=overwrite, watcher=watcher)
+    callback = callback or TrainingCallback()
+    callback.on_note("now the same student without the teacher")
+    return run_distillation(plan, run.path.with_name(f"{run.path.name}-alone"), overwrite=overwrite, callback=callback)
 
 
-def record_cost(plan: DistillPlan, run: RunFolder, baseline: RunFolder | None) -> Run:
+def record_comparison(plan: DistillPlan, run: RunFolder, baseline: RunFolder | None) -> Run:
     """Compares size, speed and score of teacher and student, and records them in run.json of the student."""
     folders = {"teacher": plan.teacher.folder, "student": run} | ({"student alone": baseline} if baseline else {})
     corpus, rows = plan.corpus, []
     for role, folder in folders.items():
-        opened = Run(folder)
-        row = {"who": role, "run": str(folder.path), "parameters": opened.num_parameters}
+        loaded_run = Run(folder)
+        row = {"who": role, "run": str(folder.path), "parameters": loaded_run.num_parameters}
         row["megabytes"] = round(folder.verified_weights()[0].stat().st_size / 1e6, 3)
         if corpus is None:
-            row |= measure_on_examples(opened, plan.student)
+            assert isinstance(plan.student, planning.AdaptPlan)
+            row |= measure_on_examples(loaded_run, plan.student)
         else:
-            row |= measure_on_text(opened, corpus, plan.student.recipe)
+            row |= measure_on_text(loaded_run, corpus, plan.student.recipe)
         rows.append(row)
     for row in rows:
         row["kept"] = None

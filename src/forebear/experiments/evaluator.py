@@ -20,22 +20,23 @@ from forebear.tasks.metrics import oov_tagging_accuracy
 from forebear.tasks.tagging import SequenceTagging
 from forebear.tasks.task import Task
 from forebear.training.run_folder import RunFolder
+from forebear.training.settings import Recipe
 
-MEASURED_BYTES = 1_000_000  # of held-out text in the final measurement
-NUM_TIMED_EXAMPLES = 30  # whose latency is measured
+MAX_EVAL_BYTES = 1_000_000  # of held-out text in the final measurement
+NUM_TIMED_EXAMPLES = 30  # examples whose latency is measured
 
 
-def already_trained_on(parent: str | None, source: LabeledSource, digests: Mapping[str, str]) -> list[str]:
-    """Splits whose files an ancestor of the run was trained on, and from which examples are evaluated now."""
+def leaked_splits(ancestor: str | None, source: LabeledSource, digests: Mapping[str, str]) -> list[str]:
+    """Evaluation splits from files that an ancestor of the run was trained on; `ancestor` is its parent's folder."""
     known_digests, visited = set[str](), set[str]()
-    while parent and parent not in visited:
-        visited.add(parent)
+    while ancestor and ancestor not in visited:
+        visited.add(ancestor)
         try:
-            metadata = RunFolder.open(parent).metadata
+            metadata = RunFolder.open(ancestor).metadata
         except ForebearError:  # it is gone, and the record of its parents with it
             break
         known_digests.add((metadata.get("labelled") or {}).get("digests", {}).get("train", ""))
-        parent = metadata.get("parent")
+        ancestor = metadata.get("parent")
     is_split = source.dev is None or (source.test is None and source.test_share > 0)
     return [split for split in digests if (split != "train" or is_split) and digests[split] in known_digests]
 
@@ -45,7 +46,7 @@ def leakage_notes(run: RunFolder, source: LabeledSource) -> list[str]:
     if "distilled" in run.metadata:  # its teacher held out the same examples
         return []
     files = source.split_paths()
-    splits = already_trained_on(run.metadata.get("parent"), source, run.metadata["labelled"]["digests"])
+    splits = leaked_splits(run.metadata.get("parent"), source, run.metadata["labelled"]["digests"])
     return [
         f"the run it begins with has learned from {file} already: figures on held-out parts of it say too much"
         for file in dict.fromkeys(files[split] for split in splits)
@@ -53,7 +54,7 @@ def leakage_notes(run: RunFolder, source: LabeledSource) -> list[str]:
 
 
 def baseline_notes(plan: AdaptPlan, baseline: TaskBaseline, metrics: Mapping[str, Any]) -> list[str]:
-    """A note if the run does not beat a baseline without learning."""
+    """A note if the run does not beat a baseline that is not trained."""
     score = float(metrics[plan.task.score])
     if score > baseline.score or score == 1 or metrics.get("entities") == 0:
         return []
@@ -72,25 +73,25 @@ def task_metrics(plan: AdaptPlan, task: Task, examples: Sequence[Any], predictio
     return metrics | oov_tagging_accuracy(examples, predictions, train_words)
 
 
-def measure_on_examples(run: Run, student: Any) -> dict[str, Any]:
-    """The task metric on each labeled split, and the latency of a single text."""
+def measure_on_examples(run: Run, plan: AdaptPlan) -> dict[str, Any]:
+    """The task metric on each labeled split of the plan, and the latency of a single text."""
     task = run.task
     assert task is not None
     metrics: dict[str, Any] = {"score": task.score}
     for split in ("dev", "test"):
-        if examples := [example for example in getattr(student.labeled_data, split) if is_labeled(example)]:
+        if examples := [example for example in getattr(plan.labeled_data, split) if is_labeled(example)]:
             metrics[split] = float(task.evaluate(examples, list(predict(run, examples)))[task.score])
     seconds = []
-    for example in student.labeled_data.dev[:NUM_TIMED_EXAMPLES]:
-        began = time.perf_counter()
+    for example in plan.labeled_data.dev[:NUM_TIMED_EXAMPLES]:
+        start = time.perf_counter()
         list(predict(run, [example]))
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.perf_counter() - start)
     return metrics | {"milliseconds": round(1000 * median(seconds), 3) if seconds else None}
 
 
-def measure_on_text(run: Run, corpus: Corpus, recipe: Any) -> dict[str, Any]:
+def measure_on_text(run: Run, corpus: Corpus, recipe: Recipe) -> dict[str, Any]:
     """Bits per byte or masked-LM accuracy on held-out text, and latency."""
-    held_out = corpus.split(recipe.held_out).held_out.first(MEASURED_BYTES)
+    held_out = corpus.split(recipe.held_out).held_out.first(MAX_EVAL_BYTES)
     evaluation = run.measure(held_out)
     assert isinstance(evaluation, TextEvaluation)  # a student trained on text predicts it
     # short durations are measured again: the first is slow

@@ -22,7 +22,7 @@ from forebear.data.labeled.tag_schemes import free_transitions
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.experiments.plan import plan_pretraining
-from forebear.experiments.preview import answers_of
+from forebear.experiments.preview import pair_label_names
 from forebear.experiments.unused_settings import UNUSED_BY_LEARNER, settings_kind
 from forebear.heads import head_capabilities
 from forebear.models.spec import ModelSpec
@@ -37,49 +37,49 @@ if TYPE_CHECKING:
     from forebear.nn.encoder import Encoder
     from forebear.nn.model import Model
 
-BYTES_PER_NUMBER = 4  # float32
-SHORT_ROW_TOKENS = 8  # of a sample row
+BYTES_PER_FLOAT = 4  # float32
+SHORT_ROW_TOKENS = 8  # tokens of the row with which the cost is measured if there is no maximum length
 
 
 @dataclass(frozen=True)
 class ModelSize:
     """The size and cost of one network.
 
-    flops        multiplications and additions to read one token of a full row forward, and answer with every head.
+    flops        multiplications and additions per token in the forward pass of a full row, with every head.
                  A product of (a, b) and (b, c) counts 2·a·b·c; attention counts as if each token saw the whole row.
-                 For a Transformer of depth L, width D, inner width F, vocabulary V and rows of n tokens that is
-                 L·(2·(4·D² + 2·D·F) + 4·n·D) + 2·V·D. Training takes about three times as much. Of what translates
-                 it is one token read and one written.
-    activations  what is kept between the forward and the backward pass of a batch
+                 For a Transformer with L layers, hidden size D, feed-forward size F, vocabulary size V and rows of
+                 n tokens that is L·(2·(4·D² + 2·D·F) + 4·n·D) + 2·V·D. Training takes about three times as much.
+                 Of translation models it is one source token and one target token.
+    activations  bytes kept between the forward and the backward pass of a batch
     """
 
     parameters: int
-    longest: int | None  # tokens of a row; None: any number
+    max_length: int | None  # tokens of a row; None: any number
     flops: float
-    weights: int
-    moments: int  # Adam's two for every parameter, AdaGrad's one
+    weights: int  # bytes, as all below
+    moments: int  # of the optimizer: Adam's two for every parameter, AdaGrad's one
     gradients: int = 0
     activations: int = 0
-    batch: int = 0  # tokens, to which `activations` belongs
-    cache: int = 0  # keys and values of a full row, or the state of a recurrent network, while generating
+    batch_tokens: int = 0  # size of the batch that `activations` are for
+    cache_bytes: int = 0  # keys and values of a full row, or the state of a recurrent network, while generating
 
     @property
-    def to_use(self) -> int:
-        return self.weights + self.cache
+    def bytes_to_use(self) -> int:
+        return self.weights + self.cache_bytes
 
     def to_dict(self) -> dict[str, Any]:
-        parts = {name: getattr(self, name) for name in ("weights", "gradients", "moments", "activations")}
+        memory_parts = {name: getattr(self, name) for name in ("weights", "gradients", "moments", "activations")}
         return {
             "parameters": self.parameters,
-            "longest_input": self.longest,
+            "longest_input": self.max_length,
             "flops_per_token": self.flops,
-            "memory_to_train": sum(parts.values()),
-            "memory_to_train_parts": parts | {"batch_tokens": self.batch},
-            "memory_to_use": self.to_use,
+            "memory_to_train": sum(memory_parts.values()),
+            "memory_to_train_parts": memory_parts | {"batch_tokens": self.batch_tokens},
+            "memory_to_use": self.bytes_to_use,
         }
 
 
-def model_size(spec: ModelSpec, tokenizer: Tokenizer | TokenizerPair, batch: int) -> ModelSize | None:
+def model_size(spec: ModelSpec, tokenizer: Tokenizer | TokenizerPair, batch_tokens: int) -> ModelSize | None:
     """The size of a model with this vocabulary; None for counting models, which grow with their text.
 
     The network is built, and one full row goes through it, on torch's meta device.
@@ -90,14 +90,14 @@ def model_size(spec: ModelSpec, tokenizer: Tokenizer | TokenizerPair, batch: int
     parameters = network.num_parameters
     if spec.counts_again:
         # Probabilities and expected counts are doubles; each token has a transition between any two states.
-        states, doubles = network.states + 1, 2 * BYTES_PER_NUMBER * parameters
-        flops, cache = 2 * states * states + 3 * states, 2 * BYTES_PER_NUMBER * states
-        return ModelSize(parameters, None, flops, weights=doubles, moments=doubles, cache=cache)
-    weights = BYTES_PER_NUMBER * parameters
+        num_states, double_bytes = network.states + 1, 2 * BYTES_PER_FLOAT * parameters
+        flops, cache_bytes = 2 * num_states * num_states + 3 * num_states, 2 * BYTES_PER_FLOAT * num_states
+        return ModelSize(parameters, None, flops, weights=double_bytes, moments=double_bytes, cache_bytes=cache_bytes)
+    weight_bytes = BYTES_PER_FLOAT * parameters
     if spec.learning == "sweeping":
         # Rows of word vectors are updated in place: no gradients are kept. Embedding a text adds the rows of its words.
-        moments = BYTES_PER_NUMBER * network.training_state_size
-        return ModelSize(parameters, None, network.width, weights, moments)
+        moment_bytes = BYTES_PER_FLOAT * network.training_state_size
+        return ModelSize(parameters, None, network.width, weight_bytes, moment_bytes)
     from forebear.nn.nnlm import NNLMEncoder
 
     encoder = network.encoder
@@ -105,28 +105,28 @@ def model_size(spec: ModelSpec, tokenizer: Tokenizer | TokenizerPair, batch: int
     row_length = max_length or spec.context  # the training sequence length
     assert row_length is not None
     # Without a maximum length every token costs the same, so a short row is enough: each step takes milliseconds.
-    row = row_length if max_length else min(row_length, SHORT_ROW_TOKENS)
-    flops, activation_bytes = _row_costs(network, row)
+    row_tokens = row_length if max_length else min(row_length, SHORT_ROW_TOKENS)
+    flops, activation_bytes = _row_costs(network, row_tokens)
     return ModelSize(
         parameters,
         max_length,
-        flops / row,
-        weights,
-        moments=2 * weights,
-        gradients=weights,
-        activations=round(activation_bytes * max(batch, row_length) / row),
-        batch=max(batch, row_length),
-        cache=_decoding_state_bytes(network.encoder, row_length),
+        flops / row_tokens,
+        weight_bytes,
+        moments=2 * weight_bytes,
+        gradients=weight_bytes,
+        activations=round(activation_bytes * max(batch_tokens, row_length) / row_tokens),
+        batch_tokens=max(batch_tokens, row_length),
+        cache_bytes=_decoding_state_bytes(network.encoder, row_length),
     )
 
 
 def _decoding_state_bytes(encoder: Encoder, length: int) -> int:
     """Bytes kept between two generated tokens: the recurrent state or the KV cache."""
     if (state_size := encoder.state_size(length)) is not None:
-        return BYTES_PER_NUMBER * state_size
+        return BYTES_PER_FLOAT * state_size
     if not encoder.has_attention or not (encoder.has_decoder or encoder.sees == "past"):
         return 0
-    keys_and_values = 2 * BYTES_PER_NUMBER * encoder.depth * length * encoder.width
+    keys_and_values = 2 * BYTES_PER_FLOAT * encoder.depth * length * encoder.width
     return 2 * keys_and_values if encoder.has_decoder else keys_and_values  # of the target and of the source
 
 
@@ -146,9 +146,9 @@ def _row_costs(network: Model, length: int) -> tuple[int, int]:
     saved: dict[int, int] = {}
 
     def record(tensor: torch.Tensor) -> torch.Tensor:
-        memory = tensor.untyped_storage()
-        if memory._cdata not in weight_storages:
-            saved[memory._cdata] = memory.nbytes()
+        storage = tensor.untyped_storage()
+        if storage._cdata not in weight_storages:
+            saved[storage._cdata] = storage.nbytes()
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor), _whole_row_kernels():
@@ -197,8 +197,8 @@ def _whole_row_kernels(*, attention: bool = True) -> Any:
 
 SAMPLE_TEXTS = ("the cat sat on the mat .\nit was warm .", "a dog ran home .\nhe was fast .")  # a sentence per line
 SAMPLE_SOURCES = ("die Katze saß auf der Matte .\nes war warm .", "ein Hund lief heim .\ner war schnell .")
-SHOWN_SETTINGS = (*BUDGETS, "batch", "rate", "warmup", "schedule", "cooldown", "decay")  # of the recipe
-MAX_SHOWN_TOKENS = 12  # of the first row
+SHOWN_SETTINGS = (*BUDGETS, "batch", "rate", "warmup", "schedule", "cooldown", "decay")  # fields of the recipe
+MAX_SHOWN_TOKENS = 12  # of the example row
 SIZE_REMARKS = {  # of counting models, by what they learn from
     "text": "It counts, so that its size follows from the text: a parameter for each different n-gram, at most one of"
     " each length for every token of the text; a prediction costs one search for each length.",
@@ -209,7 +209,7 @@ SAMPLE_TAGGED_SENTENCES = ("the/D cat/N sat/V on/P the/D mat/N ./.", "it/R was/V
 
 
 class NominalTokenizer(Tokenizer):
-    """A small tokenizer with a larger nominal vocabulary, which determines the shape of a network."""
+    """A small tokenizer with a larger nominal vocabulary size, which determines the shape of a network."""
 
     def __init__(self, tokenizer: Tokenizer, size: int) -> None:
         vars(self).update(vars(tokenizer))  # the same in all else
@@ -253,21 +253,21 @@ def explain_model(
     spec_class = model_spec(name)
     plan = plan_pretraining(name, (), size=size, settings=settings)
     vocab_size = vocabulary or spec_class.entries  # gives the published numbers of parameters
-    specs = {label: spec_class(**size_fields) for label, size_fields in spec_class.sizes.items()}
+    specs = {size_name: spec_class(**size_fields) for size_name, size_fields in spec_class.sizes.items()}
     if settings or not specs:
         specs = {"yours": plan.spec, **specs}
-    title, changes, meanings = _parse_docstring(spec_class)
+    paper, changes, meanings = _parse_docstring(spec_class)
     batch, tokenizer = sample_batch(plan.spec)
     encoder, heads = _component_names(plan.spec, tokenizer)
     objective = FullBatch() if spec_class.learns_from == "tags" else plan.spec.objective(tokenizer)
     learner = settings_kind(spec_class)
     unused, _ = UNUSED_BY_LEARNER[learner]
     recipe = plan.recipe.to_dict()
-    sizes = [(label, _cached_model_size(spec, vocab_size)) for label, spec in specs.items()]
+    sizes = [(size_name, _cached_model_size(spec, vocab_size)) for size_name, spec in specs.items()]
     grows_with_text = spec_class.learning == "counting" and not spec_class.counts_again
     return ModelExplanation(
         entry=LINEAGE[name],
-        paper=title,
+        paper=paper,
         changed=changes,
         sentence=_summary_sentence(type(objective).__name__, batch, encoder, heads, learner),
         learning=spec_class.learning,
@@ -280,7 +280,10 @@ def explain_model(
         recipe={name: recipe[name] for name in SHOWN_SETTINGS if name in recipe and name not in unused},
         size=plan.size,
         vocabulary=vocab_size,
-        sizes={label: {"fields": asdict(specs[label]), "figures": size and size.to_dict()} for label, size in sizes},
+        sizes={
+            size_name: {"fields": asdict(specs[size_name]), "figures": size and size.to_dict()}
+            for size_name, size in sizes
+        },
         remark=SIZE_REMARKS[spec_class.learns_from] if grows_with_text else "",
     )
 
@@ -314,11 +317,11 @@ def sample_batch(spec: ModelSpec) -> tuple[Batch, Any]:
         tokenizers = TokenizerPair(source_corpus.tokenizer, target_corpus.tokenizer)
         documents = source_corpus.all_documents(), target_corpus.all_documents()
         pairs = ParallelSubset(*documents, np.arange(len(SAMPLE_TEXTS)))
-        size = len(source_corpus) + len(target_corpus) + 2 * len(SAMPLE_TEXTS)
-        return spec.objective(tokenizers).batch(pairs, size, BatchKey(0, 0)), tokenizers
+        batch_tokens = len(source_corpus) + len(target_corpus) + 2 * len(SAMPLE_TEXTS)
+        return spec.objective(tokenizers).batch(pairs, batch_tokens, BatchKey(0, 0)), tokenizers
     corpus = _in_memory_corpus(SAMPLE_TEXTS)
-    tokenizer, size = corpus.tokenizer, len(corpus) + len(corpus.sizes)
-    return spec.objective(tokenizer).batch(corpus.all_documents(), size, BatchKey(0, 0)), tokenizer
+    tokenizer, batch_tokens = corpus.tokenizer, len(corpus) + len(corpus.sizes)
+    return spec.objective(tokenizer).batch(corpus.all_documents(), batch_tokens, BatchKey(0, 0)), tokenizer
 
 
 def _in_memory_corpus(texts: Sequence[str]) -> Corpus:
@@ -343,9 +346,9 @@ def _in_memory_corpus(texts: Sequence[str]) -> Corpus:
 
 
 def _summary_sentence(objective: str, batch: Batch, encoder: str, heads: Mapping[str, str], learning: str) -> str:
-    """One sentence on objective, inputs, targets and heads of this model."""
-    listed = ", ".join(f"{name}: {component}" for name, component in heads.items())
-    clause = f"an encoder ({encoder}) turns inputs into states; heads of the same names ({listed}) answer"
+    """One sentence about the objective, inputs, targets and heads of this model."""
+    component_list = ", ".join(f"{name}: {component}" for name, component in heads.items())
+    clause = f"an encoder ({encoder}) turns inputs into states; heads of the same names ({component_list}) answer"
     if not heads:
         clause = "nothing is learned, and nothing answered"
     elif not encoder:
@@ -359,7 +362,7 @@ def _summary_sentence(objective: str, batch: Batch, encoder: str, heads: Mapping
 
 
 def _component_names(spec: ModelSpec, tokenizer: Any) -> tuple[str, dict[str, str]]:
-    """Class names of the encoder (empty for counting models) and of each head."""
+    """Class names of the encoder ("" without one) and of each head."""
     if spec.learns_from == "tags":
         return "", {"tag": type(spec.build_tagger(tokenizer, free_transitions(1))).__name__}
     network = spec.build(tokenizer)
@@ -370,29 +373,29 @@ def _component_names(spec: ModelSpec, tokenizer: Any) -> tuple[str, dict[str, st
 
 def _example_row(batch: Batch, tokenizer: Any, objective: Objective) -> dict[str, list[str]]:
     """The first row, token by token: inputs, and labels of each target; labels of the row are at its first token."""
-    inputs, lines = batch.inputs, {}
+    inputs, example = batch.inputs, {}
     length = min(int(inputs["lengths"][0]), MAX_SHOWN_TOKENS)
 
-    def texts(tokenizer: Tokenizer, ids: np.ndarray) -> list[str]:
+    def token_texts(tokenizer: Tokenizer, ids: np.ndarray) -> list[str]:
         return [tokenizer.id_to_token(token_id) if token_id >= 0 else "" for token_id in ids.tolist()]
 
     if isinstance(tokenizer, TokenizerPair):
-        lines["source"] = texts(tokenizer.source, inputs["source"][: int(inputs["source_lengths"][0])])
+        example["source"] = token_texts(tokenizer.source, inputs["source"][: int(inputs["source_lengths"][0])])
         tokenizer = tokenizer.target
-    lines["seen"] = texts(tokenizer, inputs["tokens"][:length])
+    example["seen"] = token_texts(tokenizer, inputs["tokens"][:length])
     if "beside" in inputs:
-        lines["beside"] = texts(tokenizer, inputs["beside"][:length])
+        example["beside"] = token_texts(tokenizer, inputs["beside"][:length])
     for name, target in batch.targets.items():
         if len(target) != batch.num_target_tokens:  # a label of the row
-            answer = answers_of(objective)[int(target[0])] if target[0] >= 0 else ""
-            lines[name] = [answer, *[""] * (length - 1)]
+            answer = pair_label_names(objective)[int(target[0])] if target[0] >= 0 else ""
+            example[name] = [answer, *[""] * (length - 1)]
         elif target.dtype.kind == "f":
-            lines[name] = [f"{number:.2f}" for number in target[:length].tolist()]
+            example[name] = [f"{number:.2f}" for number in target[:length].tolist()]
         elif name == "tag":
-            lines[name] = [*parse_slash_tags(SAMPLE_TAGGED_SENTENCES[0])[1]][:length]
+            example[name] = [*parse_slash_tags(SAMPLE_TAGGED_SENTENCES[0])[1]][:length]
         else:
-            lines[name] = texts(tokenizer, target[:length])
-    return lines
+            example[name] = token_texts(tokenizer, target[:length])
+    return example
 
 
 @lru_cache(maxsize=256)

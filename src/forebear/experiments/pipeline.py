@@ -21,11 +21,11 @@ from forebear.data.tokenizers.char_ids import NUM_WORD_MARKERS, CharIds, truncat
 from forebear.data.tokenizers.tokenizer_json import preprocessing_steps
 from forebear.errors import InputError
 from forebear.experiments.adapt_defaults import MAX_EVAL_EXAMPLES
-from forebear.experiments.evaluator import MEASURED_BYTES, baseline_notes, leakage_notes, task_metrics
+from forebear.experiments.evaluator import MAX_EVAL_BYTES, baseline_notes, leakage_notes, task_metrics
 from forebear.experiments.plan import AdaptPlan, PretrainPlan
 from forebear.experiments.plan import plan_adaptation as plan_adaptation
 from forebear.experiments.preview import pipeline_stages
-from forebear.experiments.warm_start import MAX_TEXTS, InitFrom, PathLike, pretrained_rows, vector_coverage
+from forebear.experiments.warm_start import MAX_SEARCHED_TEXTS, InitFrom, PathLike, pretrained_rows, vector_coverage
 from forebear.heads import head_capabilities
 from forebear.models.spec import ModelSpec
 from forebear.objectives.batch import Objective, PrepassObjective
@@ -64,9 +64,9 @@ def output_folder(
 
     Without `to` it is a folder of this name in runs/, with a number if that holds another run.
     """
-    first, number = Path("runs") / default_name if to is None else Path(to), 1
+    base_folder, number = Path("runs") / default_name if to is None else Path(to), 1
     while True:
-        folder = first if number == 1 else first.with_name(f"{first.name}-{number}")
+        folder = base_folder if number == 1 else base_folder.with_name(f"{base_folder.name}-{number}")
         number += 1
         if not folder.exists() or (folder.is_dir() and all(_is_leftover(item.name) for item in folder.iterdir())):
             return folder, None, None
@@ -92,7 +92,7 @@ def _is_leftover(name: str) -> bool:
 
 @contextlib.contextmanager
 def replace_run(existing: RunFolder | None) -> Iterator[None]:
-    """Moves a run away while another one starts in its folder; it is restored if that fails."""
+    """Moves a run aside while another one is created in its folder; it is restored if that fails."""
     if existing is None:
         yield
         return
@@ -111,7 +111,7 @@ def replace_run(existing: RunFolder | None) -> Iterator[None]:
 
 
 FINISHED_NOTE = "this run is finished already: nothing was trained"
-MEASURED_PAIRS = 500  # held-out pairs in the final measurement of translation
+MAX_EVAL_PAIRS = 500  # held-out pairs in the final measurement of translation
 
 
 def run_pretraining(
@@ -121,7 +121,7 @@ def run_pretraining(
     overwrite: bool = False,
     workers: int | None = None,
     command: str | None = None,
-    watcher: TrainingCallback | None = None,
+    callback: TrainingCallback | None = None,
     learning_progress: ProgressFn | None = None,
     progress: ProgressFn | None = None,
     corpus: Corpus | ParallelCorpus | None = None,
@@ -132,31 +132,31 @@ def run_pretraining(
     Without `to` the folder is one in runs/. The text is prepared by `workers` processes, unless `corpus` is given;
     `learning_progress` is that of training the tokenizer. `command` is the command line, for the card.
     """
-    watcher, name = watcher or TrainingCallback(), model_name(plan.spec)
+    callback, name = callback or TrainingCallback(), model_name(plan.spec)
     group.validate(name, plan.spec.learning, is_stateful=plan.spec.is_stateful)
     if plan.spec.learning == "counting":
         tune_malloc()
         if plan.recipe.time is not None and not plan.spec.counts_again:
-            watcher.on_note(f"{name} counts every text once, however long that takes: --time is not heeded")
+            callback.on_note(f"{name} counts every text once, however long that takes: --time is not heeded")
     corpus = corpus or plan.prepare_corpus(workers=workers, learning_progress=learning_progress, progress=progress)
     request = plan.request(corpus)
-    folder, resumed, replaced = output_folder(request, to, name, overwrite)
-    if resumed is not None and resumed.is_finished:
-        watcher.on_note(FINISHED_NOTE)
-        return resumed
-    recipe = plan.recipe if resumed is None else resumed.recipe_for(group.size)
+    folder, run_to_resume, run_to_replace = output_folder(request, to, name, overwrite)
+    if run_to_resume is not None and run_to_resume.is_finished:
+        callback.on_note(FINISHED_NOTE)
+        return run_to_resume
+    recipe = plan.recipe if run_to_resume is None else run_to_resume.recipe_for(group.size)
     with plan.error_context():  # before anything is written: most mistakes show here
         setup = PretrainSetup.from_plan(plan.spec, corpus, recipe, plan.init_from, progress)
-    if resumed is not None:
-        return train_run(resumed, setup, watcher, group)
+    if run_to_resume is not None:
+        return train_run(run_to_resume, setup, callback, group)
     for note in plan.notes:
-        watcher.on_note(note)
+        callback.on_note(note)
     for stage in pipeline_stages(plan, corpus, setup.split, setup.objective, setup.learner, try_loss=False):
-        watcher.on_stage(stage.number, stage.name, stage.words)
-    with replace_run(replaced):
+        callback.on_stage(stage.number, stage.name, stage.words)
+    with replace_run(run_to_replace):
         metadata = new_metadata(plan, request, folder, command, corpus)
         run = RunFolder.create(folder, metadata, corpus.tokenizer, corpus.ledger.to_dict() | setup.truncation_stats)
-    return train_run(run, setup, watcher, group)
+    return train_run(run, setup, callback, group)
 
 
 def new_metadata(
@@ -185,12 +185,12 @@ def new_metadata(
     return metadata | {"beginning": request.get("beginning"), "data": data, "command": command}
 
 
-def _open_resumable(folder: PathLike, watcher: TrainingCallback) -> RunFolder:
+def _open_resumable(folder: PathLike, callback: TrainingCallback) -> RunFolder:
     """A run to be resumed, or one that is finished, with a note."""
     run = RunFolder.open(folder)
     run.require_trainable()
     if run.is_finished:
-        watcher.on_note(FINISHED_NOTE)
+        callback.on_note(FINISHED_NOTE)
     elif "distilled" in run.metadata:
         hint = f"go on with it by: {run.resume_command}"
         raise InputError("was distilled: it needs its teacher to go on", file=run.path, hint=hint)
@@ -198,11 +198,11 @@ def _open_resumable(folder: PathLike, watcher: TrainingCallback) -> RunFolder:
 
 
 def resume_pretraining(
-    folder: PathLike, *, watcher: TrainingCallback | None = None, group: ProcessGroup = SINGLE_PROCESS
+    folder: PathLike, *, callback: TrainingCallback | None = None, group: ProcessGroup = SINGLE_PROCESS
 ) -> RunFolder:
     """Resume an interrupted pre-training run."""
-    watcher = watcher or TrainingCallback()
-    run = _open_resumable(folder, watcher)
+    callback = callback or TrainingCallback()
+    run = _open_resumable(folder, callback)
     if run.is_finished:
         return run
     if run.metadata.get("data") is None:
@@ -211,11 +211,11 @@ def resume_pretraining(
     corpus, recipe = reopen_run_corpus(run), run.recipe_for(group.size)
     group.validate(run.metadata["milestone"], run.spec.learning, is_stateful=run.spec.is_stateful)
     init_from = None if run.checkpoints.newest_valid()[0] else InitFrom.from_dict(run.metadata.get("beginning"))
-    return train_run(run, PretrainSetup.from_plan(run.spec, corpus, recipe, init_from), watcher, group)
+    return train_run(run, PretrainSetup.from_plan(run.spec, corpus, recipe, init_from), callback, group)
 
 
 def repeat_run(
-    folder: PathLike, to: PathLike, *, overwrite: bool = False, watcher: TrainingCallback | None = None
+    folder: PathLike, to: PathLike, *, overwrite: bool = False, callback: TrainingCallback | None = None
 ) -> RunFolder:
     """Repeat a finished pre-training run step by step in another folder."""
     run = RunFolder.open(folder)
@@ -230,18 +230,18 @@ def repeat_run(
         raise InputError("only a finished run can be repeated", file=run.path, hint=hint)
     settings = {name: value for name, value in run.metadata["recipe"].items() if name not in BUDGETS}
     if run.spec.learning == "counting":
-        exact = {"steps": run.metadata["step"]}
+        exact_settings = {"steps": run.metadata["step"]}
     else:
         schedule, processes = run.metadata["pace"], run.metadata.get("processes", 1)
-        exact = {"steps": schedule["total"], "warmup": schedule["warmup"], "fall": schedule["fall"]}
-        # one process sums micro-batches as several do
-        exact["accumulate"] = -(-settings.get("accumulate", 1) // processes) * processes
+        exact_settings = {"steps": schedule["total"], "warmup": schedule["warmup"], "fall": schedule["fall"]}
+        # one process sums as many micro-batches as several processes did
+        exact_settings["accumulate"] = -(-settings.get("accumulate", 1) // processes) * processes
     source = TextSource.from_dict(run.metadata["data"]["source"])
     init_from = InitFrom.from_dict(run.metadata.get("beginning"))
-    recipe = merge_recipe(settings, exact)
+    recipe = merge_recipe(settings, exact_settings)
     plan = PretrainPlan(run.spec, run.metadata["size"], source, run.tokenizers, None, recipe, init_from)
     corpus, command = reopen_run_corpus(run), run.metadata.get("command")
-    return run_pretraining(plan, to, overwrite=overwrite, command=command, watcher=watcher, corpus=corpus)
+    return run_pretraining(plan, to, overwrite=overwrite, command=command, callback=callback, corpus=corpus)
 
 
 def reopen_run_corpus(run: RunFolder) -> Corpus | ParallelCorpus:
@@ -254,7 +254,7 @@ def reopen_run_corpus(run: RunFolder) -> Corpus | ParallelCorpus:
 
 @dataclass(frozen=True)
 class PretrainSetup:
-    """What pre-training needs beside its run folder."""
+    """Data, objective and learner of a pre-training, with notes for the user."""
 
     split: CorpusSplit
     objective: Objective
@@ -276,8 +276,8 @@ class PretrainSetup:
         split = corpus.split(recipe.held_out)
         notes = list(diagnostics.text_warnings(corpus, spec.min_word_count))
         if split.method == "position":
-            few = "there are too few documents to hold some out by what they say"
-            notes.append(f"{few}: the end of the text is held out")
+            reason = "there are too few documents to hold some out by what they say"
+            notes.append(f"{reason}: the end of the text is held out")
         objective = spec.objective(tokenizer)
         objective.check(split.train)
         if isinstance(objective, PrepassObjective):
@@ -291,16 +291,16 @@ class PretrainSetup:
             truncation, truncation_notes = _truncated_words(learner.model.encoder.embedding.spelling, corpus)
         prepass(learner, objective, split.train)
         eos_id, unk_id = (tokenizer.special_roles.get(role) for role in ("end", "unknown"))
-        unigram = None
+        unigram_loss = None
         if eos_id is not None and spec.learning != "sweeping" and len(split.held_out):
             subsets = split.train.targets_only, split.held_out.targets_only
-            unigram = diagnostics.unigram_entropy(*subsets, tokenizer.vocab_size, eos_id, unk_id)
-        return cls(split, objective, learner, unigram, [*notes, *truncation_notes, *init_notes], truncation)
+            unigram_loss = diagnostics.unigram_entropy(*subsets, tokenizer.vocab_size, eos_id, unk_id)
+        return cls(split, objective, learner, unigram_loss, [*notes, *truncation_notes, *init_notes], truncation)
 
-    def train_model(self, run: RunFolder, watcher: TrainingCallback, group: ProcessGroup) -> None:
+    def train_model(self, run: RunFolder, callback: TrainingCallback, group: ProcessGroup) -> None:
         split, learning = self.split, run.spec.learning
-        shares = {"train": split.train.num_tokens, "held_out": split.held_out.num_tokens, "by": split.method}
-        run.update(data=run.metadata["data"] | {"split": shares}, unigram_nats=self.unigram_loss)
+        split_stats = {"train": split.train.num_tokens, "held_out": split.held_out.num_tokens, "by": split.method}
+        run.update(data=run.metadata["data"] | {"split": split_stats}, unigram_nats=self.unigram_loss)
         counts_once = learning == "counting" and not run.spec.counts_again
         with spill_to_run_folder(self.learner.model, run), group.wrap_learner(self.learner) as learner:
             Trainer(
@@ -311,11 +311,11 @@ class PretrainSetup:
                 single_pass=counts_once or not self.learner.model.heads,  # without a head nothing can improve
                 keep_last=learning == "sweeping",
                 by_epoch=run.spec.counts_again,
-                unigram=self.unigram_loss,
-                watcher=watcher,
+                unigram_loss=self.unigram_loss,
+                callback=callback,
             ).run()
 
-    def measure(self, run: RunFolder, watcher: TrainingCallback) -> tuple[dict[str, Any], list[str]]:
+    def measure(self, run: RunFolder, callback: TrainingCallback) -> tuple[dict[str, Any], list[str]]:
         """The final measurement on held-out text, the same documents for every model."""
         from forebear.inference.run import Run
         from forebear.inference.translate import evaluate_translations
@@ -323,19 +323,19 @@ class PretrainSetup:
         opened_run, held_out = Run(run), self.split.held_out
         results: dict[str, Any] = {"parameters": opened_run.num_parameters}
         if not len(held_out):
-            pass  # nothing is held out
+            pass  # there is no held-out text
         elif isinstance(held_out, Subset) and run.spec.learning == "sweeping":
-            metrics = opened_run.measure(held_out.first(MEASURED_BYTES)).to_dict()
+            metrics = opened_run.measure(held_out.first(MAX_EVAL_BYTES)).to_dict()
             results["metrics"] = {"held_out": {"loss": run.metadata["held_out_loss"], **metrics}}
             results["example"] = opened_run.word_table.example
         elif "measure" in head_capabilities(opened_run.heads, encodes=False):
-            began = time.monotonic()
+            start = time.monotonic()
             if isinstance(held_out, ParallelSubset):
-                measured = evaluate_translations(opened_run, *held_out.first(MEASURED_PAIRS).texts())
+                evaluation = evaluate_translations(opened_run, *held_out.first(MAX_EVAL_PAIRS).texts())
             else:
-                measured = opened_run.measure(held_out.first(MEASURED_BYTES))
-            results["metrics"] = {"held_out": measured.to_dict()}
-            results["measuring_seconds"] = round(time.monotonic() - began, 3)
+                evaluation = opened_run.measure(held_out.first(MAX_EVAL_BYTES))
+            results["metrics"] = {"held_out": evaluation.to_dict()}
+            results["measuring_seconds"] = round(time.monotonic() - start, 3)
         return results, [*opened_run.notes, *(opened_run.network.notes if run.spec.learning != "descending" else [])]
 
 
@@ -374,50 +374,32 @@ def run_adaptation(
     *,
     overwrite: bool = False,
     command: str | None = None,
-    watcher: TrainingCallback | None = None,
+    callback: TrainingCallback | None = None,
     group: ProcessGroup = SINGLE_PROCESS,
 ) -> RunFolder:
     """Train a planned adaptation; a folder that holds the same run, finished or not, is resumed."""
-    watcher, name, request = watcher or TrainingCallback(), model_name(plan.spec), plan.request
+    callback, name, request = callback or TrainingCallback(), model_name(plan.spec), plan.request
     group.validate(name, plan.spec.task_learner)
 
-    folder, resumed, replaced = output_folder(request, to, f"{name}-{plan.task.name}", overwrite)
-    if resumed is not None and resumed.is_finished:
-        watcher.on_note(FINISHED_NOTE)
-        return resumed
-    recipe = plan.recipe if resumed is None else resumed.recipe_for(group.size)
+    folder, run_to_resume, run_to_replace = output_folder(request, to, f"{name}-{plan.task.name}", overwrite)
+    if run_to_resume is not None and run_to_resume.is_finished:
+        callback.on_note(FINISHED_NOTE)
+        return run_to_resume
+    recipe = plan.recipe if run_to_resume is None else run_to_resume.recipe_for(group.size)
     setup = AdaptSetup.from_plan(replace(plan, recipe=recipe))
-    if resumed is not None:
-        return train_run(resumed, setup, watcher, group)
-    with replace_run(replaced):
+    if run_to_resume is not None:
+        return train_run(run_to_resume, setup, callback, group)
+    with replace_run(run_to_replace):
         run = RunFolder.create(folder, new_metadata(plan, request, folder, command), plan.tokenizer, None)
-    return train_run(run, setup, watcher, group)
-
-
-def adapt_metadata(plan: AdaptPlan, request: dict[str, Any], folder: Path, command: str | None) -> dict[str, Any]:
-    """The entries of run.json of a new run."""
-    return {
-        "name": folder.name,
-        "milestone": request["milestone"],
-        "size": plan.size,
-        "fields": request["fields"],
-        "parent": None if plan.init_from is None else plan.init_from.run,
-        "task": request["task"],
-        "adaptation": request["adaptation"],
-        "recipe": request["recipe"],
-        "labelled": {"source": request["examples"], "digests": request["digests"], "sides": plan.labeled_data.metadata},
-        "data": None,
-        "asked": request,
-        "command": command,
-    }
+    return train_run(run, setup, callback, group)
 
 
 def resume_adaptation(
-    folder: PathLike, *, watcher: TrainingCallback | None = None, group: ProcessGroup = SINGLE_PROCESS
+    folder: PathLike, *, callback: TrainingCallback | None = None, group: ProcessGroup = SINGLE_PROCESS
 ) -> RunFolder:
     """Resume an interrupted adaptation."""
-    watcher = watcher or TrainingCallback()
-    run = _open_resumable(folder, watcher)
+    callback = callback or TrainingCallback()
+    run = _open_resumable(folder, callback)
     if run.is_finished:
         return run
     if run.task is None:
@@ -435,12 +417,12 @@ def resume_adaptation(
     data = read_labeled(source)
     plan = AdaptPlan(run.spec, size, run.tokenizer, init_from, source, data, run.task, run.adaptation, recipe)
     group.validate(run.metadata["milestone"], run.spec.task_learner)
-    return train_run(run, AdaptSetup.from_plan(plan), watcher, group)
+    return train_run(run, AdaptSetup.from_plan(plan), callback, group)
 
 
 @dataclass(frozen=True, eq=False)
 class AdaptSetup:
-    """What an adaptation needs beside its run folder: encoded splits, an objective and a learner."""
+    """Encoded splits, objective and learner of an adaptation, with notes for the user."""
 
     plan: AdaptPlan
     train: ExampleRows
@@ -464,14 +446,16 @@ class AdaptSetup:
         if task.name == "tagging" and normalize(FULLWIDTH_ONE) == FULLWIDTH_ONE:
             notes += count_form_mismatches(data)
         if train.num_truncated:
-            share = train.num_truncated / (train.num_truncated + int(train.example_lengths.sum()))
-            rows = f"rows of {input_format.max_length}"
-            notes.append(f"{train.num_truncated:,} tokens ({share:.1%}) do not fit into {rows} and are not read")
+            truncated_fraction = train.num_truncated / (train.num_truncated + int(train.example_lengths.sum()))
+            row_text = f"rows of {input_format.max_length}"
+            notes.append(
+                f"{train.num_truncated:,} tokens ({truncated_fraction:.1%}) do not fit into {row_text} and are not read"
+            )
         pretrained, coverage, coverage_notes = _pretrained_tensors(plan, train)
         notes += coverage_notes
-        weights = balanced_label_weights(task, data.train) if plan.adaptation.balanced else None
+        label_weights = balanced_label_weights(task, data.train) if plan.adaptation.balanced else None
         learner = task_learner(
-            plan.spec, tokenizer, task, plan.adaptation, plan.recipe, pretrained=pretrained, label_weights=weights
+            plan.spec, tokenizer, task, plan.adaptation, plan.recipe, pretrained=pretrained, label_weights=label_weights
         )
         if uses_full_batch(plan.spec, task):
             objective = FullBatch()
@@ -488,15 +472,23 @@ class AdaptSetup:
         score = float(task.evaluate(examples, predictions)[task.score])
         return {task.score: score}, 1.0 - score
 
-    def train_model(self, run: RunFolder, watcher: TrainingCallback, group: ProcessGroup) -> None:
+    def train_model(self, run: RunFolder, callback: TrainingCallback, group: ProcessGroup) -> None:
         if self.vector_coverage is not None:
             run.update(without_vectors=self.vector_coverage)
         single_pass = run.spec.learning == "counting" and not uses_full_batch(run.spec, self.plan.task)
         with group.wrap_learner(self.learner) as learner:
-            judge = replace(self, learner=learner).evaluate
-            Trainer(run, learner, self.objective, self, single_pass=single_pass, judge=judge, watcher=watcher).run()
+            evaluate_task = replace(self, learner=learner).evaluate
+            Trainer(
+                run,
+                learner,
+                self.objective,
+                self,
+                single_pass=single_pass,
+                evaluate_task=evaluate_task,
+                callback=callback,
+            ).run()
 
-    def measure(self, run: RunFolder, watcher: TrainingCallback) -> tuple[dict[str, Any], list[str]]:
+    def measure(self, run: RunFolder, callback: TrainingCallback) -> tuple[dict[str, Any], list[str]]:
         """Calibrates on the dev set, and measures on all labeled splits."""
         from forebear.inference.run import Run
 
@@ -514,7 +506,7 @@ class AdaptSetup:
             split, eval_examples = "dev", [example for example in data.dev if is_labeled(example)]
             if data.test:
                 command = f"they are answered by: forebear {task.verb} {run.path} --in {plan.source.test}"
-                watcher.on_note(f"the test examples have no labels: nothing is measured on them; {command}")
+                callback.on_note(f"the test examples have no labels: nothing is measured on them; {command}")
         baseline = task_baseline(task, data.train, eval_examples)
         entries = {"task": task.to_dict(), "metrics": metrics, "parameters": network.num_parameters}
         entries["baseline"] = asdict(baseline) | {"side": split}
@@ -538,7 +530,7 @@ def _pretrained_tensors(
         return None, None, []
     if init_from.folder.spec.needs_task_encoder:
         tensors, is_pretrained = pretrained_rows(init_from.folder, plan.tokenizer, plan.recipe.seed)
-        texts = [text for example in plan.labeled_data.train[:MAX_TEXTS] for text in example_texts(example)]
+        texts = [text for example in plan.labeled_data.train[:MAX_SEARCHED_TEXTS] for text in example_texts(example)]
         return tensors, *vector_coverage(train.tokens, is_pretrained, plan.tokenizer, texts)
     from safetensors.torch import load_file
 
@@ -549,7 +541,7 @@ def _pretrained_tensors(
 
 
 def train_run(
-    run: RunFolder, setup: PretrainSetup | AdaptSetup, watcher: TrainingCallback, group: ProcessGroup = SINGLE_PROCESS
+    run: RunFolder, setup: PretrainSetup | AdaptSetup, callback: TrainingCallback, group: ProcessGroup = SINGLE_PROCESS
 ) -> RunFolder:
     """Trains unless done before, then measures and writes the card."""
     with explain_disk_errors(run.path), run.lock():
@@ -558,14 +550,14 @@ def train_run(
             return run
         notes = [*setup.notes, *(leakage_notes(run, setup.plan.source) if isinstance(setup, AdaptSetup) else ())]
         for note in notes:
-            watcher.on_note(note)
+            callback.on_note(note)
         if run.metadata["state"] != "trained":
             run.update(notes=notes, processes=group.size)
-            setup.train_model(run, watcher, group)
+            setup.train_model(run, callback, group)
         run.checkpoints.prune(1, set())  # once more: a crash or a failing disk may have left some
-        entries, new_notes = setup.measure(run, watcher)
+        entries, new_notes = setup.measure(run, callback)
         for note in new_notes:
-            watcher.on_note(note)
+            callback.on_note(note)
         run.metadata |= {**entries, "notes": [*run.metadata.get("notes", []), *new_notes]}
         write_card(run)
         run.update(state="finished")  # last: a finished run is complete

@@ -42,7 +42,7 @@ from forebear.training.settings import BUDGETS, Recipe, merge_recipe
 
 
 def has_field(model: str | None, name: str) -> bool:
-    """Whether a model has a field of this name, such as BERT's `pairs`, which are not parallel text."""
+    """Whether a model has a field of this name, such as BERT's `pairs` (its sentence-pair task, not parallel text)."""
     return model in LINEAGE and name in {field.name for field in fields(model_spec(model))}
 
 
@@ -58,8 +58,8 @@ def validate_parallel(
         if source.paths and is_corpus(source):
             message = "is a corpus of plain text"
             raise InputError(message, file=source.paths[0], hint="give the parallel text itself: --pairs A B")
-        plain = TextFormat(encoding=source.reading.encoding, on_bad_bytes=source.reading.on_bad_bytes)
-        if replace(source, paths=(), columns="", pairs=True) != TextSource((), plain, pairs=True):
+        plain_format = TextFormat(encoding=source.reading.encoding, on_bad_bytes=source.reading.on_bad_bytes)
+        if replace(source, paths=(), columns="", pairs=True) != TextSource((), plain_format, pairs=True):
             options = "--documents, --format, --field, --column, --sentences and what concerns words"
             hint = "leave them out; --columns names the two sides in one file"
             raise InputError(f"{options} mean nothing to --pairs", hint=hint)
@@ -84,7 +84,7 @@ COMMAND_OPTIONS = (
     *("processes", "shard"),
 )
 ERROR_POLICIES = ("on_bad_rows", "on_bad_tags")  # of tagged files
-LINES_NOTE = (
+PRETOKENIZED_NOTE = (
     "the text is cut into words already, so it is taken as programs for n-grams take it: spaces part words, each line"
     " is a text, and all of it is counted (otherwise: --tokenizer words, --unit document, --held-out 0.05)"
 )
@@ -119,8 +119,8 @@ class PretrainPlan:
         with self.error_context():
             if self.source.pairs:
                 assert not isinstance(self.tokenizer, Tokenizer)
-                targets = self.target_tokenizer, self.target_vocab_size
-                tokenizers = TokenizerPairOptions(self.tokenizer, self.vocab_size, *targets)
+                target_options = self.target_tokenizer, self.target_vocab_size
+                tokenizers = TokenizerPairOptions(self.tokenizer, self.vocab_size, *target_options)
                 return prepare_parallel_corpus(self.source, tokenizers, **options)
             assert not isinstance(self.tokenizer, TokenizerPair)
             min_count = self.spec.min_word_count
@@ -141,7 +141,7 @@ class PretrainPlan:
 
     @contextlib.contextmanager
     def error_context(self) -> Iterator[None]:
-        """Errors that name no file are those of this text."""
+        """Adds the first text file to errors that name no file."""
         try:
             yield
         except InputError as error:
@@ -157,8 +157,8 @@ class PretrainPlan:
         if init_from is not None:  # it is that of the run
             tokenizer = None
         elif isinstance(tokenizer, Tokenizer | TokenizerPair):
-            has_two = isinstance(tokenizer, TokenizerPair) and not tokenizer.is_shared
-            target_tokenizer = to / TARGET_TOKENIZER_FILE if has_two else target_tokenizer
+            has_target_tokenizer = isinstance(tokenizer, TokenizerPair) and not tokenizer.is_shared
+            target_tokenizer = to / TARGET_TOKENIZER_FILE if has_target_tokenizer else target_tokenizer
             tokenizer = to / TOKENIZER_FILE
         options: dict[str, Any] = {
             "size": None if size == spec_class.size else size,
@@ -179,11 +179,11 @@ class PretrainPlan:
         if init_from is not None:
             options |= {"from": init_from.run, "add_words": init_from.words_file}
         pairs_flag = ["--pairs"] if self.source.pairs else []
-        words = ["forebear", "pretrain", model_name(self.spec), *pairs_flag, *self.source.paths]
+        arguments = ["forebear", "pretrain", model_name(self.spec), *pairs_flag, *self.source.paths]
         for name, value in (options | {"to": to}).items():
             if value is not None:
-                words += [flag_name(name)] if value is True and name == "segment" else [flag_name(name), str(value)]
-        return shlex.join(words)
+                arguments += [flag_name(name)] if value is True and name == "segment" else [flag_name(name), str(value)]
+        return shlex.join(arguments)
 
 
 def plan_pretraining(
@@ -211,24 +211,24 @@ def plan_pretraining(
     if init_from is not None:
         recipe_file, tokenizer = _merge_run_fields(init_from, model, recipe_file, size, tokenizer or vocabulary), None
     check_recipe_model(recipe_file, model)
-    own_fields, recipe_settings = split_settings(model, spec_class, settings or {})
-    fields_of_file, recipe_of_file = recipe_file.get("fields", {}), recipe_file.get("recipe", {})
+    model_fields, recipe_settings = split_settings(model, spec_class, settings or {})
+    file_fields, file_recipe = recipe_file.get("fields", {}), recipe_file.get("recipe", {})
     source = replace(source or TextSource(()), paths=tuple(map(str, texts)))
     notes: tuple[str, ...] = ()
     has_default_tokenizer = init_from is None and not (tokenizer or recipe_file.get("tokenizer"))
-    has_default_unit = "unit" not in {**fields_of_file, **own_fields}
+    has_default_unit = "unit" not in {**file_fields, **model_fields}
     if has_default_tokenizer and has_default_unit and _is_pretokenized_lines(spec_class, source):
-        notes, tokenizer, source = (LINES_NOTE,), "spaces", replace(source, sentences="lines")
-        own_fields["unit"] = "sentence"
-        recipe_settings = {"held_out": 0.0, **recipe_of_file, **recipe_settings}
+        notes, tokenizer, source = (PRETOKENIZED_NOTE,), "spaces", replace(source, sentences="lines")
+        model_fields["unit"] = "sentence"
+        recipe_settings = {"held_out": 0.0, **file_recipe, **recipe_settings}
     size = size or recipe_file.get("size") or (spec_class.size if init_from is None else None) or None
-    spec = build_model_spec(model, spec_class, size, {**fields_of_file, **own_fields})
-    check_unused_fields(spec, [*(recipe or {}).get("fields", {}), *own_fields])
-    check_unused_settings(model, settings_kind(spec_class), {**recipe_of_file, **recipe_settings})
+    spec = build_model_spec(model, spec_class, size, {**file_fields, **model_fields})
+    check_unused_fields(spec, [*(recipe or {}).get("fields", {}), *model_fields])
+    check_unused_settings(model, settings_kind(spec_class), {**file_recipe, **recipe_settings})
     # in word vectors, rows of new words need the full rate
     is_continued = init_from is not None and spec_class.learning == "descending"
     rate_default = {"rate": CONTINUED_RATE_FACTOR * spec.default_recipe()["rate"]} if is_continued else {}
-    merged_recipe = _default_recipe(spec, rate_default, recipe_of_file, recipe_settings)
+    merged_recipe = _default_recipe(spec, rate_default, file_recipe, recipe_settings)
     if init_from is not None and spec.min_word_count is not None and init_from.words_file is None and texts:
         init_from = init_from.with_new_words(source, spec.min_word_count, merged_recipe.held_out)
     tokenizer = tokenizer or recipe_file.get("tokenizer") or (init_from.tokenizers if init_from else None)
@@ -266,11 +266,11 @@ def _parse_vocab_size(tokenizer: Any, vocabulary: Any) -> int | None:
         raise InputError(f"--tokenizer is {tokenizer!r}", hint="name a kind, such as bytepair, or a file")
     if vocabulary is None:
         return None
-    entries = parse_count(vocabulary, "vocabulary")
+    vocab_size = parse_count(vocabulary, "vocabulary")
     if tokenizer is not None and tokenizer not in TOKENIZER_KINDS:
-        message = f"--vocabulary {entries} means nothing beside a tokenizer that is not learned"
+        message = f"--vocabulary {vocab_size} means nothing beside a tokenizer that is not learned"
         raise InputError(message, hint="leave it out")
-    return entries
+    return vocab_size
 
 
 def _is_pretokenized_lines(spec_class: type[ModelSpec], source: TextSource) -> bool:
@@ -304,41 +304,43 @@ def check_recipe_model(recipe_file: Mapping[str, Any], model: str) -> None:
 
 def _default_recipe(spec: ModelSpec, *layers: Mapping[str, Any]) -> Recipe:
     """The default recipe of the model, overridden by these layers."""
-    own_defaults = spec.default_recipe()
-    default = {} if any(name in own_defaults for name in BUDGETS) else {"time": DEFAULT_TIME}
-    return merge_recipe(default, own_defaults, *layers)
+    model_defaults = spec.default_recipe()
+    default = {} if any(name in model_defaults for name in BUDGETS) else {"time": DEFAULT_TIME}
+    return merge_recipe(default, model_defaults, *layers)
 
 
 def split_settings(
     model: str, spec_class: type[ModelSpec], settings: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Fields of the model, and settings of the recipe."""
-    own_names = [field.name for field in fields(spec_class)]
-    names = [*own_names, *(field.name for field in fields(Recipe))]
+    field_names = [field.name for field in fields(spec_class)]
+    known_names = [*field_names, *(field.name for field in fields(Recipe))]
     for name in settings:
         if name in ERROR_POLICIES:
             message = f"{flag_name(name)} is for words with their tags, and {model} learns from plain text here"
             raise InputError(message, hint="leave it out")
-        if name not in names:
-            hint = f"its own are: {', '.join(map(flag_name, own_names))}"
-            if close_matches := difflib.get_close_matches(name, [*names, *COMMAND_OPTIONS], n=1, cutoff=0.7):
+        if name not in known_names:
+            hint = f"its own are: {', '.join(map(flag_name, field_names))}"
+            if close_matches := difflib.get_close_matches(name, [*known_names, *COMMAND_OPTIONS], n=1, cutoff=0.7):
                 hint = f"did you mean {flag_name(close_matches[0])}?"
             raise InputError(f"{flag_name(name)} is no setting of {model} or of training", hint=hint)
-    own_fields = {name: value for name, value in settings.items() if value is not None and name in own_names}
-    return own_fields, {name: value for name, value in settings.items() if value is not None and name not in own_names}
+    model_fields = {name: value for name, value in settings.items() if value is not None and name in field_names}
+    return model_fields, {
+        name: value for name, value in settings.items() if value is not None and name not in field_names
+    }
 
 
 def build_model_spec(
-    model: str, spec_class: type[ModelSpec], size: str | None, own_fields: Mapping[str, Any]
+    model: str, spec_class: type[ModelSpec], size: str | None, model_fields: Mapping[str, Any]
 ) -> ModelSpec:
     """The model in this size, with these fields; values may be strings, as on the command line."""
     if size is not None and size not in spec_class.sizes:
         raise InputError(f"{model} has no size {size!r}", hint=suggest(str(size), spec_class.sizes))
-    types = {field.name: str(field.type) for field in fields(spec_class)}
-    for name in own_fields:
-        if name not in types:
-            raise InputError(f"{model} has no field {name!r}", hint=suggest(name, types))
-    values = {name: _parse_field(name, types[name], value) for name, value in own_fields.items()}
+    field_types = {field.name: str(field.type) for field in fields(spec_class)}
+    for name in model_fields:
+        if name not in field_types:
+            raise InputError(f"{model} has no field {name!r}", hint=suggest(name, field_types))
+    values = {name: _parse_field(name, field_types[name], value) for name, value in model_fields.items()}
     if values.get("output") == "given":
         hint = "choose --output negatives or tree; forebear import reads vectors from elsewhere"
         raise InputError("--output given is that of imported vectors: there is nothing to learn", hint=hint)
@@ -433,9 +435,9 @@ def plan_adaptation(
         message = f"{model_name(spec)} learns to tag words and nothing else; these examples are of {source.task}"
         hint = "give words with their tags, or choose another milestone, such as ngram"
         raise InputError(message, file=source.train, hint=hint)
-    counts, reads_features = spec.learning == "counting", how.get("how") == "features"
-    if dropout is not None and (counts or reads_features):
-        where = "where the encoder only gives features" if reads_features else "to a model that counts"
+    is_counting, uses_features = spec.learning == "counting", how.get("how") == "features"
+    if dropout is not None and (is_counting or uses_features):
+        where = "where the encoder only gives features" if uses_features else "to a model that counts"
         raise InputError(f"--dropout means nothing {where}", hint="leave it out")
     data = data or read_labeled(source)
     task_options = {**({"scheme": data.tag_scheme} if data.tag_scheme else {}), **(options or {})}
@@ -445,30 +447,30 @@ def plan_adaptation(
     adaptation = choose_adaptation(spec, init_from, len(data.train), how)
     if dropout is not None and adaptation.reader is not None:
         adaptation = replace(adaptation, reader_dropout=dropout)
-    elif dropout is not None or (reads_features and spec.dropout is not None):
+    elif dropout is not None or (uses_features and spec.dropout is not None):
         spec = replace(spec, dropout=dropout or 0.0)  # pyright: ignore[reportCallIssue]
     tokenizer = adaptation_tokenizer(spec, init_from, adaptation, source.task, data)
-    learner = "only counts" if counts else "descending"
-    check_unused_settings(model_name(spec), "searching" if uses_full_batch(spec, task) else learner, settings)
-    for flag, reason in _unused_options(task, adaptation, settings, counts=counts):
+    learner_kind = "only counts" if is_counting else "descending"
+    check_unused_settings(model_name(spec), "searching" if uses_full_batch(spec, task) else learner_kind, settings)
+    for flag, reason in _unused_options(task, adaptation, settings, is_counting=is_counting):
         raise InputError(f"--{flag} means nothing here: {reason}", hint="leave it out")
     recipe = adaptation_recipe(spec, tokenizer, task, adaptation, data, settings, from_scratch=init_from is None)
     return AdaptPlan(spec, size_name, tokenizer, init_from, source, data, task, adaptation, recipe)
 
 
 def _unused_options(
-    task: Task, adaptation: Adaptation, settings: Mapping[str, Any], *, counts: bool
+    task: Task, adaptation: Adaptation, settings: Mapping[str, Any], *, is_counting: bool
 ) -> Iterator[tuple[str, str]]:
-    """Settings that have no effect, with the reason."""
+    """Flags of settings that have no effect, with the reason."""
     if settings.get("held_out") is not None:
         yield "held-out", "--dev-share says how many examples are held out"
-    for field in fields(Adaptation) if counts else ():
+    for field in fields(Adaptation) if is_counting else ():
         if field.name != "balanced" and getattr(adaptation, field.name) != field.default:
             flag = "head-dropout" if field.name == "dropout" else field.name.replace("_", "-")
             yield flag, "a model that counts has no layers to adapt"
     if adaptation.balanced and not task.labels:
         yield "balanced", "it is for examples with labels"
-    if adaptation.balanced and counts and task.is_multi_label:
+    if adaptation.balanced and is_counting and task.is_multi_label:
         yield "balanced", "where labels are several at once, only a network weighs them"
     if adaptation.read is not None and not task.pools_rows:
         yield "read", "it is for texts that are judged as a whole; here every word is"

@@ -58,7 +58,7 @@ def pretrain(
     workers: int | None = None,
     processes: int | None = None,
     shard: bool = False,
-    watcher: TrainingCallback | None = None,
+    callback: TrainingCallback | None = None,
     **settings: Any,
 ) -> Run:
     """Train a model on text files, as `forebear pretrain` does, with the same options.
@@ -82,7 +82,7 @@ def pretrain(
     """
     if pairs is not None and isinstance(pairs, str) and has_field(milestone, "pairs"):
         settings["pairs"], pairs = pairs, None  # BERT's field of this name
-    watcher = watcher or TrainingCallback()
+    callback = callback or TrainingCallback()
     with _launch_group(processes, shard) as group:
         text_format = TextFormat(documents, format, field, column, encoding, on_bad_bytes)  # pyright: ignore[reportArgumentType]
         dictionary, entities_file = (None if file is None else os.fspath(file) for file in (user_dict, entities))
@@ -92,12 +92,12 @@ def pretrain(
         files = [os.fspath(path) for path in ([files] if isinstance(files, str | os.PathLike) else files)]
         recipe_file = read_recipe(os.fspath(recipe), RECIPE_FILE_KEYS) if recipe is not None else None
         options: dict[str, Any] = {"size": size, "source": source, "recipe": recipe_file, "settings": settings}
-        running: dict[str, Any] = {"overwrite": overwrite, "watcher": watcher, "group": group}
+        running: dict[str, Any] = {"overwrite": overwrite, "callback": callback, "group": group}
         if is_tagged_training(milestone, files, text_format):
             unused = {"tokenizer": tokenizer, "vocabulary": vocabulary, "from": from_run, "add-words": add_words}
             tag_plan, notes = plan_tagging(milestone, files, **options, unused=unused)
             for note in notes:
-                watcher.on_note(note)
+                callback.on_note(note)
             return Run(pipeline.run_adaptation(tag_plan, to, **running))
         plan = plan_pretraining(
             milestone,
@@ -123,16 +123,16 @@ def _launch_group(processes: int | None, shard: bool) -> Iterator[ProcessGroup]:
 
 
 def resume(
-    folder: PathLike, *, processes: int | None = None, shard: bool = False, watcher: TrainingCallback | None = None
+    folder: PathLike, *, processes: int | None = None, shard: bool = False, callback: TrainingCallback | None = None
 ) -> Run:
     """Resume an interrupted run."""
     with _launch_group(processes, shard) as group:
-        return Run(resume_any(folder, watcher=watcher, group=group))
+        return Run(resume_any(folder, callback=callback, group=group))
 
 
-def rerun(folder: PathLike, *, to: PathLike, overwrite: bool = False, watcher: TrainingCallback | None = None) -> Run:
+def rerun(folder: PathLike, *, to: PathLike, overwrite: bool = False, callback: TrainingCallback | None = None) -> Run:
     """Repeat a finished pre-training run step by step in another folder."""
-    return Run(pipeline.repeat_run(folder, to, overwrite=overwrite, watcher=watcher))
+    return Run(pipeline.repeat_run(folder, to, overwrite=overwrite, callback=callback))
 
 
 def load(folder: PathLike) -> Run:
@@ -172,7 +172,7 @@ def adapt(
     overwrite: bool = False,
     processes: int | None = None,
     shard: bool = False,
-    watcher: TrainingCallback | None = None,
+    callback: TrainingCallback | None = None,
     **settings: Any,
 ) -> Run:
     """Adapt a run, or a model from scratch, to a task on labeled examples, as `forebear adapt` does.
@@ -190,7 +190,7 @@ def adapt(
     Returns:
         The adapted run.
     """
-    watcher = watcher or TrainingCallback()
+    callback = callback or TrainingCallback()
     with _launch_group(processes, shard) as group:
         dropout = settings.pop("dropout", None)  # of the encoder; heads have their own
         task_settings = {"dropout" if name == "head_dropout" else name: value for name, value in settings.items()}
@@ -204,8 +204,8 @@ def adapt(
         task = task or implied_task(start, data)
         source, notes = labeled_source(os.fspath(data), task=task, form=format_options, **files, **read_options)
         for note in notes:
-            watcher.on_note(note)
+            callback.on_note(note)
         plan = plan_adaptation(
             start, source, how=adaptation, options=options, settings=task_settings, size=size, dropout=dropout
         )
-        return Run(pipeline.run_adaptation(plan, to, overwrite=overwrite, watcher=watcher, group=group))
+        return Run(pipeline.run_adaptation(plan, to, overwrite=overwrite, callback=callback, group=group))

@@ -37,22 +37,24 @@ def mask_actions(batch: Batch, mask: int) -> np.ndarray:
     return np.where(targets == IGNORE_INDEX, "", actions)
 
 
-def answers_of(objective: Objective) -> tuple[str, ...]:
-    """The labels of the sentence-pair task, if the objective has one."""
+def pair_label_names(objective: Objective) -> tuple[str, ...]:
+    """The labels of the sentence-pair task (NSP or SOP), if the objective has one."""
     inner = objective.inner if isinstance(objective, MaskedTokens) else None
     return inner.label_names if isinstance(inner, DocSentences) else ()
 
 
 def masking_stats(batch: Batch, source: Subset, objective: MaskedTokens) -> dict[str, Any]:
-    """Masking statistics of a batch, and sentences of the whole text that are too long."""
+    """Masking statistics of a batch, and the number of sentences in the whole text that are too long."""
     assert batch.positions is not None
     actions = mask_actions(batch, objective.mask)
     num_masked = int(np.count_nonzero(actions != ""))
-    inside = batch.positions != IGNORE_INDEX
-    document = np.searchsorted(source.corpus.document_starts, np.maximum(batch.positions, 0), side="right")
-    crosses_documents = inside[1:] & inside[:-1] & (document[1:] != document[:-1])  # within a span of a row
+    is_text_token = batch.positions != IGNORE_INDEX
+    document_index = np.searchsorted(source.corpus.document_starts, np.maximum(batch.positions, 0), side="right")
+    crosses_documents = (
+        is_text_token[1:] & is_text_token[:-1] & (document_index[1:] != document_index[:-1])
+    )  # within a span of a row
     stats: dict[str, Any] = {
-        "hidden_share": num_masked / max(1, int(np.count_nonzero(inside))),
+        "hidden_share": num_masked / max(1, int(np.count_nonzero(is_text_token))),
         "fates": {
             action: int(np.count_nonzero(actions == action)) / max(1, num_masked)
             for action in ("masked", "random", "kept")
@@ -61,8 +63,8 @@ def masking_stats(batch: Batch, source: Subset, objective: MaskedTokens) -> dict
         "words_half_hidden": _count_partially_masked_words(batch, source),
     }
     if "pair" in batch.targets:
-        pairs, answers = batch.targets["pair"], answers_of(objective)
-        stats["pairs"] = {answer: int(np.count_nonzero(pairs == number)) for number, answer in enumerate(answers)}
+        pairs, label_names = batch.targets["pair"], pair_label_names(objective)
+        stats["pairs"] = {answer: int(np.count_nonzero(pairs == number)) for number, answer in enumerate(label_names)}
         stats["pairs_unasked"] = int(np.count_nonzero(pairs == IGNORE_INDEX))
     if isinstance(objective.inner, DocSentences):
         chunks = objective.inner.sentence_chunks(source)
@@ -108,7 +110,7 @@ def _prepare_objective(
 
 
 def pipeline_summary(plan: PretrainPlan, *, progress: ProgressFn | None = None) -> list[PipelineStage]:
-    """All nine steps, without training: the losses are those of the initial weights."""
+    """All nine steps, without training; the losses are those of the initial weights."""
     corpus, split, objective = _prepare_objective(plan, progress)
     tokenizer: Any = corpus.tokenizer
     initial_tensors, _ = plan.init_from.initial_tensors(plan.spec, tokenizer) if plan.init_from else (None, [])
@@ -126,7 +128,7 @@ def pipeline_stages(
     *,
     try_loss: bool,
 ) -> list[PipelineStage]:
-    """All nine steps; with `try_loss` a batch goes through the untrained network."""
+    """All nine steps; with `try_loss` the loss of a batch is computed with the untrained network."""
     recipe = plan.recipe
     batch = objective.batch(split.train, recipe.batch, BatchKey(recipe.seed, 0))
     steps = objective.steps(split.train, recipe.batch)
@@ -155,8 +157,10 @@ def _corpus_stages(corpus: Corpus | ParallelCorpus) -> list[NamedStage]:
         units = f"{counts['documents']:,} documents of {counts['sentences']:,} sentences"
     tokenizer, unknown = corpus.tokenizer, corpus.metadata["counts"]["unknown"]
     stats = {"kind": tokenizer.kind, "entries": tokenizer.vocab_size, "tokens": len(corpus), "unknown": unknown}
-    words = f"{tokenizer.kind} of {tokenizer.vocab_size:,} entries: {len(corpus):,} tokens, {unknown:,} of them unknown"
-    return [("prepare", f"{units}, {counts['bytes']:,} bytes", counts), ("tokenise", words, stats)]
+    description = (
+        f"{tokenizer.kind} of {tokenizer.vocab_size:,} entries: {len(corpus):,} tokens, {unknown:,} of them unknown"
+    )
+    return [("prepare", f"{units}, {counts['bytes']:,} bytes", counts), ("tokenise", description, stats)]
 
 
 def _mask_stage(batch: Batch, split: CorpusSplit, objective: Objective) -> StageText:
@@ -165,23 +169,27 @@ def _mask_stage(batch: Batch, split: CorpusSplit, objective: Objective) -> Stage
         stats = masking_stats(batch, split.train, objective) | {"asked": counts}
         actions = " / ".join(f"{share:.0%}" for share in stats["fates"].values())
         pairs = ", ".join(f"{count:,} {answer}" for answer, count in stats.get("pairs", {}).items())
-        words = f"{stats['hidden_share']:.1%} of the tokens are asked for, {actions} masked / random / shown"
-        return words + (f"; halves: {pairs}" if pairs else ""), stats
+        description = f"{stats['hidden_share']:.1%} of the tokens are asked for, {actions} masked / random / shown"
+        return description + (f"; halves: {pairs}" if pairs else ""), stats
     if not counts:
         return "nothing is asked: which words there are is all there is to know", {}
     match objective:
         case SequenceToSequence():
-            words = f"{counts['translation']:,} tokens of translations are asked, seen the source and those before"
+            description = (
+                f"{counts['translation']:,} tokens of translations are asked, seen the source and those before"
+            )
         case ContextWindows():
-            words = f"each of {counts['around']:,} words is asked with those around it"
+            description = f"each of {counts['around']:,} words is asked with those around it"
         case Cooccurrences():
-            words = f"of {counts['together']:,} pairs of words it is asked how often they stand together"
+            description = f"of {counts['together']:,} pairs of words it is asked how often they stand together"
         case BidirectionalLM():
-            words = f"{counts['next']:,} tokens are asked, seen only those before, and as many, seen only those behind"
+            description = (
+                f"{counts['next']:,} tokens are asked, seen only those before, and as many, seen only those behind"
+            )
         case _:
             listed = ", ".join(f"{name} of {count:,}" for name, count in counts.items())
-            words = f"the {listed} tokens of the first batch is asked, seen only those before"
-    return f"nothing is hidden: {words}", {"asked": counts}
+            description = f"the {listed} tokens of the first batch is asked, seen only those before"
+    return f"nothing is hidden: {description}", {"asked": counts}
 
 
 def _pack_stage(batch: Batch) -> StageText:
@@ -191,9 +199,9 @@ def _pack_stage(batch: Batch) -> StageText:
     longest = int(lengths.max(initial=0))
     padding_saved = 1 - num_tokens / max(1, longest * len(lengths))
     mean_length = float(np.mean(lengths)) if len(lengths) else 0.0
-    words = f"in the first batch {len(lengths):,} rows of {mean_length:.0f} tokens in the mean, "
-    words += f"one after the other unpadded ({padding_saved:.0%} of a padded batch would be nothing)"
-    return words, {"rows": len(lengths), "longest": longest, "padding_saved": padding_saved}
+    description = f"in the first batch {len(lengths):,} rows of {mean_length:.0f} tokens in the mean, "
+    description += f"one after the other unpadded ({padding_saved:.0%} of a padded batch would be nothing)"
+    return description, {"rows": len(lengths), "longest": longest, "padding_saved": padding_saved}
 
 
 def _learner_stages(
@@ -205,12 +213,12 @@ def _learner_stages(
         update = "no descent: everything is counted once"
         return [("initialise", "counts begin at zero", {}), ("loss", loss, {}), ("Adam", update, {})]
     recipe, model = plan.recipe, learner.model
-    count = model.num_parameters
+    num_parameters = model.num_parameters
     origin = f"those of {plan.init_from.run}" if plan.init_from else f"drawn by chance, from seed {recipe.seed}"
-    init_text = f"{count:,} parameters, {origin}"
-    if not count:
+    init_text = f"{num_parameters:,} parameters, {origin}"
+    if not num_parameters:
         init_text = "nothing to begin with: a word's place in the vocabulary is its vector"
-    initialization = ("initialise", init_text, {"parameters": count})
+    initialization = ("initialise", init_text, {"parameters": num_parameters})
     if plan.spec.learning == "sweeping":
         rate = {"rate": recipe.rate} if model.heads else {}
         update = f"{model.update_rule}, rate {recipe.rate:.2g}" if model.heads else model.update_rule
@@ -227,16 +235,16 @@ def _learner_stages(
 
 
 def _loss_stage(learner: Learner, batch: Batch, vocab_size: int, try_loss: bool) -> StageText:
-    chance_losses = {name: math.log(2 if name == "pair" else vocab_size) for name in batch.targets}
-    chance_text = ", ".join(f"{name} {nats:.3f}" for name, nats in chance_losses.items())
+    uniform_losses = {name: math.log(2 if name == "pair" else vocab_size) for name in batch.targets}
+    uniform_text = ", ".join(f"{name} {nats:.3f}" for name, nats in uniform_losses.items())
     if not try_loss:
-        return f"nats for each that is asked; by pure chance {chance_text}", {"chance": chance_losses}
+        return f"nats for each that is asked; by pure chance {uniform_text}", {"chance": uniform_losses}
     learner.initialize()
     counts = batch.supervised_counts()
     losses = {name: total / max(1, counts[name]) for name, total in learner.evaluate(batch).items()}
     losses_text = ", ".join(f"{name} {loss:.3f}" for name, loss in losses.items())
-    words = f"before the first step {losses_text}; by pure chance {chance_text}"
-    return words, {"losses": losses, "chance": chance_losses}
+    description = f"before the first step {losses_text}; by pure chance {uniform_text}"
+    return description, {"losses": losses, "chance": uniform_losses}
 
 
 def _evaluate_stage(split: CorpusSplit) -> StageText:
@@ -244,13 +252,13 @@ def _evaluate_stage(split: CorpusSplit) -> StageText:
     if not len(held_out):
         return "nothing is held out: all of the text teaches (forebear measure tells how well, on other text)", {}
     unit = "pairs" if isinstance(held_out, ParallelSubset) else "documents"
-    words = f"{len(held_out):,} held-out {unit} of {held_out.num_bytes:,} bytes, chosen by {split.method}"
-    return words, {"documents": len(held_out), "bytes": held_out.num_bytes, "by": split.method}
+    description = f"{len(held_out):,} held-out {unit} of {held_out.num_bytes:,} bytes, chosen by {split.method}"
+    return description, {"documents": len(held_out), "bytes": held_out.num_bytes, "by": split.method}
 
 
 # --- Preview of a batch ---
 
-NUM_WINDOWS = 12  # context windows that are shown
+NUM_WINDOWS = 12  # context windows, or entries of a co-occurrence matrix, that are shown
 
 
 @dataclass(frozen=True)
@@ -293,8 +301,8 @@ def preview_batch(plan: PretrainPlan, *, rows: int = 4, step: int = 0, progress:
         raise InputError(f"the batch of step {step} has no rows", hint="choose another --step, or a larger --batch")
     steps, eos_id = objective.steps(split.train, plan.recipe.batch), tokenizer.special_roles.get("end")
     # with lead tokens, no row is cut to the maximum length
-    is_uncut = isinstance(objective, NextToken) and objective.lead_tokens is not None
-    stats = batch_stats(batch, steps, tokenizer, None if is_uncut else plan.spec.context)
+    has_lead_tokens = isinstance(objective, NextToken) and objective.lead_tokens is not None
+    stats = batch_stats(batch, steps, tokenizer, None if has_lead_tokens else plan.spec.context)
     if isinstance(objective, MaskedTokens):
         stats |= masking_stats(batch, split.train, objective)
     stats |= {"train_bytes": split.train.num_bytes, "held_out_bytes": split.held_out.num_bytes}
@@ -302,18 +310,18 @@ def preview_batch(plan: PretrainPlan, *, rows: int = 4, step: int = 0, progress:
     windows = None
     if isinstance(objective, ContextWindows):
         initial_arrays, _ = plan.init_from.initial_tensors(plan.spec, tokenizer) if plan.init_from else (None, [])
-        network, moment = plan.spec.build(tokenizer), (plan.recipe.seed, step)
-        network.prepass(split.train, initial_arrays)
-        windows = network.windows(batch, rate=plan.recipe.rate, moment=moment, num_windows=NUM_WINDOWS)
-    counts_pairs = isinstance(objective, Cooccurrences)
+        model, moment = plan.spec.build(tokenizer), (plan.recipe.seed, step)
+        model.prepass(split.train, initial_arrays)
+        windows = model.windows(batch, rate=plan.recipe.rate, moment=moment, num_windows=NUM_WINDOWS)
+    is_cooccurrence = isinstance(objective, Cooccurrences)
     return Preview(
-        [] if counts_pairs else _build_rows(batch, corpus.tokenizer, rows, objective),
+        [] if is_cooccurrence else _build_rows(batch, corpus.tokenizer, rows, objective),
         stats,
         {name: corpus.tokenizer.describe()[name] for name in ("kind", "size")},
         None if eos_id is None else tokenizer.id_to_token(eos_id),
         _unknown_token(tokenizer),
         windows,
-        _preview_cooccurrences(batch, tokenizer) if counts_pairs else None,
+        _preview_cooccurrences(batch, tokenizer) if is_cooccurrence else None,
     )
 
 
@@ -357,7 +365,7 @@ def batch_stats(batch: Batch, steps: int, tokenizer: Tokenizer, context: int | N
     return stats
 
 
-def _build_rows(batch: Batch, tokenizer: Any, count: int, objective: Objective | None = None) -> list[PreviewRow]:
+def _build_rows(batch: Batch, tokenizer: Any, num_rows: int, objective: Objective | None = None) -> list[PreviewRow]:
     is_pair = isinstance(tokenizer, TokenizerPair)
     tokenizer, source_tokenizer = (tokenizer.target, tokenizer.source) if is_pair else (tokenizer, None)
 
@@ -377,10 +385,10 @@ def _build_rows(batch: Batch, tokenizer: Any, count: int, objective: Objective |
     actions = np.full(batch.num_target_tokens, "")
     if isinstance(objective, MaskedTokens):
         actions = mask_actions(batch, objective.mask)
-    answers = () if objective is None else answers_of(objective)
-    label_names = {IGNORE_INDEX: None, **dict(enumerate(answers))}
+    labels_of_pairs = () if objective is None else pair_label_names(objective)
+    label_names = {IGNORE_INDEX: None, **dict(enumerate(labels_of_pairs))}
     other_inputs, rows = per_token(inputs), []
-    for row, (end, length) in enumerate(zip(ends[:count], lengths[:count], strict=True)):
+    for row, (end, length) in enumerate(zip(ends[:num_rows], lengths[:num_rows], strict=True)):
         span, source = slice(end - length, end), None
         if source_tokenizer is not None:
             source_length = batch.inputs["source_lengths"][row]
@@ -405,8 +413,8 @@ def preview_tags(plan: AdaptPlan, *, rows: int = 4) -> Preview:
     if rows < 1:
         raise InputError(f"rows is {rows}", hint="give at least one row")
     train, tokenizer = plan.labeled_data.train, plan.tokenizer
-    rows_of_train = plan.task.encode(train, tokenizer, plan.spec.input_format(tokenizer))
-    batch = FullBatch().batch(rows_of_train, plan.recipe.batch, BatchKey(plan.recipe.seed, 0))
+    train_rows = plan.task.encode(train, tokenizer, plan.spec.input_format(tokenizer))
+    batch = FullBatch().batch(train_rows, plan.recipe.batch, BatchKey(plan.recipe.seed, 0))
     stats = batch_stats(batch, 1, tokenizer, None)
     stats |= {"train_bytes": _num_bytes(train), "held_out_bytes": _num_bytes(plan.labeled_data.dev)}
     stats["split_by"] = "a file of its own" if plan.source.dev is not None else "what sentences say"
@@ -414,8 +422,8 @@ def preview_tags(plan: AdaptPlan, *, rows: int = 4) -> Preview:
         PreviewRow([], list(example.words), None, {}, {"tag": list(example.tags or ())}, {}, [""] * len(example.words))
         for example in train[:rows]
     ]
-    described = {name: tokenizer.describe()[name] for name in ("kind", "size")}
-    return Preview(preview_rows, stats, described, None, _unknown_token(tokenizer))
+    tokenizer_stats = {name: tokenizer.describe()[name] for name in ("kind", "size")}
+    return Preview(preview_rows, stats, tokenizer_stats, None, _unknown_token(tokenizer))
 
 
 def _num_bytes(examples: Sequence[TaggedExample]) -> int:

@@ -30,17 +30,17 @@ from forebear.training.create_run import create_run
 from forebear.training.run_folder import RunFolder
 
 MAX_BYTES, MAX_EXAMPLES, MAX_PAIRS, MAX_SENTENCES = 100_000, 2000, 200, 1000  # default limits of the measurement
-MIN_SENTENCE_LENGTH = 30  # characters; shorter sentences are headings and the like, without neighbors to speak of
+MIN_SENTENCE_LENGTH = 30  # characters; shorter sentences are headings and the like, without meaningful neighbors
 UNCOPIED_KEYS = (
     *("asked", "weights", "tokenizer", "began", "versions", "hardware", "state", "name", "command", "processes"),
     *("metrics", "baseline", "price"),  # results of the float run
 )
 PathLike = str | os.PathLike[str]
-ProgressFn = Callable[[int, int], object]  # measurements done, of how many
+ProgressFn = Callable[[int, int], object]  # finished measurements, and their number in total
 
 
 def quantization_cost(
-    run: Run, small: Run, on: Sequence[str], limit: int | None, progress: ProgressFn | None = None
+    run: Run, quantized: Run, data_files: Sequence[str], limit: int | None, progress: ProgressFn | None = None
 ) -> dict[str, Any]:
     """Metrics of the float run and of the int8 run on the same data, and the name of that data.
 
@@ -49,47 +49,58 @@ def quantization_cost(
     if limit is not None and limit < 1:
         raise InputError(f"--limit is {limit}", hint="give a number above 0")
     if run.task is not None:
-        return _cost_on_examples(run, small, on, limit or MAX_EXAMPLES, progress)
+        return _cost_on_examples(run, quantized, data_files, limit or MAX_EXAMPLES, progress)
     if "translation" in run.heads:
-        return _cost_on_pairs(run, small, on, limit or MAX_PAIRS, progress)
-    return _cost_on_text(run, small, on, limit or MAX_BYTES, progress)
+        return _cost_on_pairs(run, quantized, data_files, limit or MAX_PAIRS, progress)
+    return _cost_on_text(run, quantized, data_files, limit or MAX_BYTES, progress)
 
 
 def _evaluate_both(
-    run: Run, small: Run, evaluate: Callable[[Run], Any], progress: ProgressFn | None, number: int = 0, count: int = 1
+    run: Run,
+    quantized: Run,
+    evaluate: Callable[[Run], Any],
+    progress: ProgressFn | None,
+    index: int = 0,
+    num_measurements: int = 1,
 ) -> tuple[Any, Any, dict[str, float]]:
-    """The results of both runs, and their durations; measurement `number` of `count`."""
-    answers, seconds = [], []
-    for model in (run, small):
-        model.require(model.capabilities[0])  # loads the model before the clock starts
-        began = time.monotonic()
-        answers.append(evaluate(model))
-        seconds.append(round(time.monotonic() - began, 3))
+    """The results of both runs, and their durations; this is measurement `index` of `num_measurements`."""
+    results, seconds = [], []
+    for measured_run in (run, quantized):
+        measured_run.require(measured_run.capabilities[0])  # loads the model before the clock starts
+        start = time.monotonic()
+        results.append(evaluate(measured_run))
+        seconds.append(round(time.monotonic() - start, 3))
         if progress is not None:
-            progress(2 * number + len(answers), 2 * count)
-    return answers[0], answers[1], {"floats": seconds[0], "integers": seconds[1]}
+            progress(2 * index + len(results), 2 * num_measurements)
+    return results[0], results[1], {"floats": seconds[0], "integers": seconds[1]}
 
 
-def _cost_on_text(run: Run, small: Run, on: Sequence[str], limit: int, progress: ProgressFn | None) -> dict[str, Any]:
-    subset, name = _measured_text(run, on)
+def _cost_on_text(
+    run: Run, quantized: Run, data_files: Sequence[str], limit: int, progress: ProgressFn | None
+) -> dict[str, Any]:
+    subset, name = _measured_text(run, data_files)
     subset = subset.first(limit)
     sentences = _sample_sentences(run, subset)
     can_measure = "measure" in run.capabilities
     results: dict[str, Any] = {"on": name, "text_bytes": subset.num_bytes}
     if can_measure:
         float_result, int8_result, results["measuring_seconds"] = _evaluate_both(
-            run, small, lambda model: model.measure(subset), progress, 0, 2
+            run, quantized, lambda measured_run: measured_run.measure(subset), progress, 0, 2
         )
         float_metrics, int8_metrics = float_result.to_dict(), int8_result.to_dict()
         for metric in ("perplexity", "bits_per_byte", "accuracy", "pair_accuracy"):
             if float_metrics[metric] is not None and int8_metrics[metric] is not None:
                 results[metric] = {"floats": float_metrics[metric], "integers": int8_metrics[metric]}
         results["pseudo"] = float_result.is_pseudo_likelihood
-        results["metrics"] = {} if on else {"held_out": int8_metrics}
+        results["metrics"] = {} if data_files else {"held_out": int8_metrics}
     if len(sentences) > 1:
         position = (1, 2) if can_measure else (0, 1)
         *vectors, seconds = _evaluate_both(
-            run, small, lambda model: np.stack([text.vector for text in model.embed(sentences)]), progress, *position
+            run,
+            quantized,
+            lambda measured_run: np.stack([text.vector for text in measured_run.embed(sentences)]),
+            progress,
+            *position,
         )
         cosines = (vectors[0] * vectors[1]).sum(1)
         is_same = np.equal(*(_nearest_neighbors(matrix) for matrix in vectors))
@@ -98,10 +109,10 @@ def _cost_on_text(run: Run, small: Run, on: Sequence[str], limit: int, progress:
     return results
 
 
-def _measured_text(run: Run, on: Sequence[str]) -> tuple[Subset, str]:
+def _measured_text(run: Run, data_files: Sequence[str]) -> tuple[Subset, str]:
     """Text to measure on, and its name: the given one, or held-out text, or Python's manual."""
-    if on:
-        return prepare_texts(run, list(on)), ", ".join(on)
+    if data_files:
+        return prepare_texts(run, list(data_files)), ", ".join(data_files)
     if run.metadata.get("data") is not None:
         try:
             split = reopen_run_corpus(run.folder).split(run.folder.recipe.held_out)
@@ -132,9 +143,11 @@ def _nearest_neighbors(vectors: np.ndarray) -> np.ndarray:
     return np.where(is_itself, neighbor_rows[:, 1], neighbor_rows[:, 0])
 
 
-def _cost_on_pairs(run: Run, small: Run, on: Sequence[str], limit: int, progress: ProgressFn | None) -> dict[str, Any]:
-    if on:
-        pairs = list(islice(ParallelFormat().read_pairs(list(on), Ledger()), limit))
+def _cost_on_pairs(
+    run: Run, quantized: Run, data_files: Sequence[str], limit: int, progress: ProgressFn | None
+) -> dict[str, Any]:
+    if data_files:
+        pairs = list(islice(ParallelFormat().read_pairs(list(data_files), Ledger()), limit))
         sources, references = [source for _, source, _ in pairs], [target for _, _, target in pairs]
     else:
         try:
@@ -145,13 +158,13 @@ def _cost_on_pairs(run: Run, small: Run, on: Sequence[str], limit: int, progress
         held_out: Any = corpus.split(run.folder.recipe.held_out).held_out
         sources, references = held_out.first(limit).texts()
     float_result, int8_result, seconds = _evaluate_both(
-        run, small, lambda model: evaluate_translations(model, sources, references), progress
+        run, quantized, lambda measured_run: evaluate_translations(measured_run, sources, references), progress
     )
     float_metrics, int8_metrics = float_result.to_dict(), int8_result.to_dict()
     is_same = [a.text == b.text for a, b in zip(float_result.translations, int8_result.translations, strict=True)]
     return {
-        "on": ", ".join(on) or "the pairs that the run held out",
-        "metrics": {} if on else {"held_out": int8_metrics},
+        "on": ", ".join(data_files) or "the pairs that the run held out",
+        "metrics": {} if data_files else {"held_out": int8_metrics},
         **{
             metric: {"floats": float_metrics[metric], "integers": int8_metrics[metric]}
             for metric in ("perplexity", "bleu", "chrf")
@@ -163,23 +176,26 @@ def _cost_on_pairs(run: Run, small: Run, on: Sequence[str], limit: int, progress
 
 
 def _cost_on_examples(
-    run: Run, small: Run, on: Sequence[str], limit: int, progress: ProgressFn | None
+    run: Run, quantized: Run, data_files: Sequence[str], limit: int, progress: ProgressFn | None
 ) -> dict[str, Any]:
-    examples, name = _measured_examples(run, on, limit)
+    examples, name = _measured_examples(run, data_files, limit)
     task = run.task
     assert task is not None
     rows = task.encode(examples, run.tokenizer, run.folder.spec.input_format(run.tokenizer))
     *predictions, seconds = _evaluate_both(
-        run, small, lambda model: task.predictions(examples, rows, predict_logits(model.network, rows)), progress
+        run,
+        quantized,
+        lambda measured_run: task.predictions(examples, rows, predict_logits(measured_run.network, rows)),
+        progress,
     )
-    float_metrics, int8_metrics = (task.evaluate(examples, answers) for answers in predictions)
+    float_metrics, int8_metrics = (task.evaluate(examples, run_predictions) for run_predictions in predictions)
     is_same = [
         task.judge(example, a).predicted == task.judge(example, b).predicted
         for example, a, b in zip(examples, *predictions, strict=True)
     ]
     return {
         "on": name,
-        "metrics": {} if on else {"dev": int8_metrics},
+        "metrics": {} if data_files else {"dev": int8_metrics},
         task.score: {"floats": float(float_metrics[task.score]), "integers": float(int8_metrics[task.score])},
         "same_answers": float(np.mean(is_same)),
         "examples": len(examples),
@@ -187,15 +203,15 @@ def _cost_on_examples(
     }
 
 
-def _measured_examples(run: Run, on: Sequence[str], limit: int) -> tuple[list[Example], str]:
-    entry, task = run.metadata.get("labelled"), run.task
+def _measured_examples(run: Run, data_files: Sequence[str], limit: int) -> tuple[list[Example], str]:
+    labeled_entry, task = run.metadata.get("labelled"), run.task
     assert task is not None
-    source = LabeledSource.from_dict(entry["source"]) if entry is not None else None
-    if len(on) > 1:
-        raise InputError(f"{len(on)} files to measure on", hint="examples stand in one file")
-    if on:
-        source = source or labeled_source(on[0], task=task.name)[0]
-        examples = read_extra_split(on[0], source, task.scheme, [])
+    source = LabeledSource.from_dict(labeled_entry["source"]) if labeled_entry is not None else None
+    if len(data_files) > 1:
+        raise InputError(f"{len(data_files)} files to measure on", hint="examples stand in one file")
+    if data_files:
+        source = source or labeled_source(data_files[0], task=task.name)[0]
+        examples = read_extra_split(data_files[0], source, task.scheme, [])
     elif source is not None and all(Path(path).is_file() for path in source.split_paths().values()):
         examples = read_labeled(source).dev
     else:
@@ -203,8 +219,10 @@ def _measured_examples(run: Run, on: Sequence[str], limit: int) -> tuple[list[Ex
         raise InputError(message, file=run.folder.path, hint="name a file of examples to measure on: --on FILE")
     labeled = [example for example in examples if is_labeled(example)][:limit]
     if not labeled:
-        raise InputError("no example has a label", file=on[0] if on else None, hint="measure on labelled examples")
-    return labeled, ", ".join(on) or "the examples that were held out"
+        raise InputError(
+            "no example has a label", file=data_files[0] if data_files else None, hint="measure on labelled examples"
+        )
+    return labeled, ", ".join(data_files) or "the examples that were held out"
 
 
 def quantize_run(

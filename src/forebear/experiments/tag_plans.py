@@ -19,28 +19,28 @@ from forebear.experiments.warm_start import PathLike
 from forebear.registry import LINEAGE, model_spec
 from forebear.training.run_folder import RunFolder
 
-GUESSED_NOTE = "the words of this file have their tags with them, so"
+TAGS_DETECTED_NOTE = "the words of this file have their tags with them, so"
 
 
-def is_tagged_training(model: str | None, texts: Sequence[str], reading: TextFormat) -> bool:
+def is_tagged_training(model: str | None, texts: Sequence[str], text_format: TextFormat) -> bool:
     """Whether this model is trained as a tagger on these files of this --format."""
     if model not in LINEAGE:
         return False
     spec_class = model_spec(model)
     if spec_class.learns_from == "tags" or not spec_class.learns_tags:
         return spec_class.learns_from == "tags"
-    if reading.format != "auto" or not texts or not os.path.isfile(texts[0]):  # a pipe can be read only once
-        return reading.format == "tagged"
+    if text_format.format != "auto" or not texts or not os.path.isfile(texts[0]):  # a pipe can be read only once
+        return text_format.format == "tagged"
     source = next(find_sources(texts[:1]))
     try:
-        is_text = reading.format_of(source) == "text"
-        return is_text and FileHead.read(source, reading.encoding, "replace").tag_columns() is not None
+        is_text = text_format.format_of(source) == "text"
+        return is_text and FileHead.read(source, text_format.encoding, "replace").tag_columns() is not None
     except InputError:  # reported when the text is read
         return False
 
 
 def implied_task(start: PathLike, data: PathLike) -> str | None:
-    """The task of a model, or of a run, that is trained on tags only; None: it depends on the examples."""
+    """The task of a model or run that can only be trained on tags; None: it depends on the examples."""
     name = os.fspath(start)
     if re.search(r"\.(?:[tc]sv|jsonl?)(?:\.gz|\.zst)?$", os.fspath(data).lower()):  # not a tagged file
         return None
@@ -77,52 +77,54 @@ def plan_tagging(
     """
     recipe_file = dict(recipe or {})
     plan.check_recipe_model(recipe_file, model)
-    spec_class, reading = model_spec(model), source.reading
-    is_guessed = spec_class.learns_from == "text" and reading.format == "auto"
-    hint = "leave it out, or have the file learned as it stands: --format text" if is_guessed else "leave it out"
+    spec_class, text_format = model_spec(model), source.reading
+    is_detected = spec_class.learns_from == "text" and text_format.format == "auto"
+    hint = "leave it out, or have the file learned as it stands: --format text" if is_detected else "leave it out"
     _reject_text_options(model, source, hint, {"tokenizer": recipe_file.get("tokenizer"), **(unused or {})})
     if len(texts) != 1:
         message = f"{len(texts)} files: {model} learns from one file of words and their tags"
         raise InputError(message, hint="join them into one")
     settings = dict(settings or {})
     error_policies = {name: settings.pop(name) for name in ERROR_POLICIES if name in settings}
-    own_fields, recipe_settings = split_settings(model, spec_class, settings)
+    model_fields, recipe_settings = split_settings(model, spec_class, settings)
     recipe_settings = {**recipe_file.get("recipe", {}), **recipe_settings}
     held_out = recipe_settings.pop("held_out", None)
-    fields = {**recipe_file.get("fields", {}), **own_fields}
-    if unused_fields := [name for name in fields if spec_class.learns_from == "text"]:
+    all_fields = {**recipe_file.get("fields", {}), **model_fields}
+    if unused_fields := [name for name in all_fields if spec_class.learns_from == "text"]:
         message = f"--{unused_fields[0]} means nothing to {model} where tags teach it: its states are the tags"
         raise InputError(message, hint=hint)
     size = size or recipe_file.get("size")
     try:
-        labeled, notes = labeled_source(
+        examples_source, notes = labeled_source(
             texts[0],
             task="tagging",
-            form=_file_format(model, texts[0], reading),
+            form=_file_format(model, texts[0], text_format),
             dev_share=None if held_out is None else _parse_share(held_out),
             **error_policies,
         )
-        adapt_plan = plan.plan_adaptation(model, labeled, settings=recipe_settings, size=size, fields=fields)
+        adapt_plan = plan.plan_adaptation(
+            model, examples_source, settings=recipe_settings, size=size, fields=all_fields
+        )
     except InputError as error:
         if "--dev" in error.hint or "--test" in error.hint:  # options of adapt
             error.hint += f" (of forebear adapt {model} {texts[0]} --task tagging)"
         raise
-    return adapt_plan, [f"{GUESSED_NOTE} {model} learns to tag (as text: --format text)"] * is_guessed + notes
+    return adapt_plan, [f"{TAGS_DETECTED_NOTE} {model} learns to tag (as text: --format text)"] * is_detected + notes
 
 
-def _file_format(model: str, path: str, reading: TextFormat) -> dict[str, Any]:
+def _file_format(model: str, path: str, text_format: TextFormat) -> dict[str, Any]:
     """The format options of the file; an error for plain text."""
-    form = {"encoding": reading.encoding}
-    if reading.format not in ("auto", "text", "tagged"):
-        return form
-    head = FileHead.read(next(find_sources([path])), reading.encoding, reading.on_bad_bytes)
-    looks_like_columns = head.detect_kind("tagging")[0] == "conll"  # a word and its tag on each line
-    if reading.format == "tagged":
-        return form if looks_like_columns and not head.is_prose else {**form, "kind": "tagged"}
-    if looks_like_columns and head.is_prose:
+    format_options = {"encoding": text_format.encoding}
+    if text_format.format not in ("auto", "text", "tagged"):
+        return format_options
+    file_head = FileHead.read(next(find_sources([path])), text_format.encoding, text_format.on_bad_bytes)
+    looks_like_columns = file_head.detect_kind("tagging")[0] == "conll"  # a word and its tag on each line
+    if text_format.format == "tagged":
+        return format_options if looks_like_columns and not file_head.is_prose else {**format_options, "kind": "tagged"}
+    if looks_like_columns and file_head.is_prose:
         message = f"this looks like plain text, and {model} learns from words with their tags"
         raise InputError(message, file=path, hint=f"{TAGGED_FORMAT_HELP}; for plain text choose ngram")
-    return form
+    return format_options
 
 
 def _parse_share(value: Any) -> float:
@@ -137,14 +139,14 @@ def _parse_share(value: Any) -> float:
 
 def _reject_text_options(model: str, source: TextSource, hint: str, unused: Mapping[str, Any]) -> None:
     """Refuses options of plain text, which have no effect on tagged text."""
-    default_source, reading = TextSource(()), source.reading
+    default_source, text_format = TextSource(()), source.reading
     options = {
         "pairs": source.pairs,
         "columns": source.columns,
         "segment": source.segment,
         "sentences": source.sentences != default_source.sentences,
         "user-dict": source.user_dict,
-        "documents": reading.documents != default_source.reading.documents,
+        "documents": text_format.documents != default_source.reading.documents,
         "entities": source.entities,
         **unused,
     }

@@ -9,7 +9,7 @@ from forebear.errors import InputError
 from forebear.models.spec import ModelSpec
 from forebear.training.settings import GRADIENT_SETTINGS, TORCH_SETTINGS
 
-USED_IN_SEARCH = ("threads", "patience")  # settings of the gradient that L-BFGS uses too
+USED_BY_LBFGS = ("threads", "patience")  # settings of gradient descent that L-BFGS uses too
 UNUSED_BY_LEARNER = {
     "counting": (("deterministic", *GRADIENT_SETTINGS), "which counts"),
     "only counts": (("deterministic", "threads", "max_memory", *GRADIENT_SETTINGS), "which counts"),
@@ -18,7 +18,7 @@ UNUSED_BY_LEARNER = {
         "which counts",
     ),
     "searching": (
-        (*(name for name in GRADIENT_SETTINGS if name not in USED_IN_SEARCH), "batch", "deterministic", "max_memory"),
+        (*(name for name in GRADIENT_SETTINGS if name not in USED_BY_LBFGS), "batch", "deterministic", "max_memory"),
         "whose best weights are searched for with all examples at once",
     ),
     "sweeping": ((*TORCH_SETTINGS, "max_memory"), "which has no network"),

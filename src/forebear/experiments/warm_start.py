@@ -26,7 +26,7 @@ from forebear.training.run_folder import RunFolder
 if TYPE_CHECKING:
     from torch import Tensor
 
-DECISIVE_FIELDS = ("heads", "activation", "epsilon")  # fields that change what weights mean, not their shapes
+DECISIVE_FIELDS = ("heads", "activation", "epsilon")  # fields that change the meaning of weights, not their shapes
 DECISIVE_FIELDS += ("reversed", "both_ways", "similarity")  # of recurrent translators
 DECISIVE_FIELDS += ("architecture", "output", "subwords", "phrases", "width")  # of word vectors
 PathLike = str | os.PathLike[str]
@@ -36,7 +36,7 @@ TOKEN_TENSORS = ("encoder.embedding.token.weight", "heads.token.bias")  # tensor
 
 
 def open_finished(run: PathLike) -> RunFolder:
-    """A finished run, to be adapted or to teach."""
+    """A finished run, to be adapted or distilled."""
     folder = RunFolder.open(run)
     folder.require_trainable()
     if "weights" not in folder.metadata:
@@ -81,20 +81,20 @@ class InitFrom:
         """A run with weights, without new words."""
         return cls(str(folder.path.absolute()), folder.metadata["weights"]["sha256"])
 
-    def with_new_words(self, source: TextSource, least_count: int, held_out: float) -> InitFrom:
-        """The same with the words added that its vocabulary lacks and a text has at least `least_count` times."""
+    def with_new_words(self, source: TextSource, min_count: int, held_out: float) -> InitFrom:
+        """A copy that adds words which a text has at least `min_count` times and the vocabulary of the run lacks."""
         tokenizer = self.folder.tokenizer
         if tokenizer.kind != "words" or is_corpus(source):
             return self
         description, segmenter = tokenizer.describe(), source.segmenter() or tokenizer.segmenter
         options = TokenizerTrainingOptions(
             MAX_VOCAB_SIZE,
-            least_count,
+            min_count,
             normalise=description.get("normalise", ()),
             split=description.get("split", DEFAULT_PRETOKENIZER),
         )
         trained = tokenizer_for("words", source.paths, source.reading, options, segmenter, held_out=held_out)
-        known_tokens = {*tokenizer.vocabulary(), *(trained.id_to_token(number) for number in trained.special_ids)}
+        known_tokens = {*tokenizer.vocabulary(), *(trained.id_to_token(token_id) for token_id in trained.special_ids)}
         return replace(self, words=tuple(token for token in trained.vocabulary() if token not in known_tokens))
 
     @classmethod
@@ -142,14 +142,17 @@ class InitFrom:
         from safetensors.torch import load_file
 
         file, notes = self.folder.verified_weights()
-        saved, parameters = load_file(file), dict(spec.build(tokenizer).named_parameters())
-        notes += self._extend_tables(saved)
-        missing, unexpected = sorted(parameters.keys() - saved.keys()), sorted(saved.keys() - parameters.keys())
+        saved_tensors, parameters = load_file(file), dict(spec.build(tokenizer).named_parameters())
+        notes += self._extend_tables(saved_tensors)
+        missing, unexpected = (
+            sorted(parameters.keys() - saved_tensors.keys()),
+            sorted(saved_tensors.keys() - parameters.keys()),
+        )
         mismatches = self._field_mismatches(spec)
         mismatches += [
-            f"{name} has the shape {tuple(saved[name].shape)}, not {tuple(parameters[name].shape)}"
-            for name in sorted(saved.keys() & parameters.keys())
-            if saved[name].shape != parameters[name].shape
+            f"{name} has the shape {tuple(saved_tensors[name].shape)}, not {tuple(parameters[name].shape)}"
+            for name in sorted(saved_tensors.keys() & parameters.keys())
+            if saved_tensors[name].shape != parameters[name].shape
         ]
         mismatches += [f"{name} is missing" for name in missing if not name.startswith("heads.")]
         mismatches += [f"{name} has no place" for name in unexpected if not name.startswith("heads.")]
@@ -160,10 +163,10 @@ class InitFrom:
             notes.append(f"it had no head {', '.join(new_heads)}: that begins from nothing")
         if unused_heads := sorted({name.split(".")[1] for name in unexpected}):
             notes.append(f"its head {', '.join(unused_heads)} is not used here, and left out")
-        return {name: tensor.clone() for name, tensor in saved.items() if name in parameters}, notes
+        return {name: tensor.clone() for name, tensor in saved_tensors.items() if name in parameters}, notes
 
     def _load_arrays(self, spec: ModelSpec) -> tuple[dict[str, np.ndarray], list[str]]:
-        """Those of word vectors, to which the model adds new words by itself."""
+        """The initial arrays of word vectors, to which the model itself adds rows for new words."""
         from safetensors.numpy import load_file
 
         if mismatches := self._field_mismatches(spec):
@@ -171,8 +174,8 @@ class InitFrom:
             raise InputError(message, file=self.run, hint="leave that out")
         file, notes = self.folder.verified_weights()
         if added := list(self._extended_vocabulary[1]):
-            listed = ", ".join(added[:5]) + (" …" if len(added) > 5 else "")
-            notes.append(f"{len(added):,} new words {spec.new_word_note} ({listed})")
+            shown_words = ", ".join(added[:5]) + (" …" if len(added) > 5 else "")
+            notes.append(f"{len(added):,} new words {spec.new_word_note} ({shown_words})")
         return load_file(file), notes
 
     def _field_mismatches(self, spec: ModelSpec) -> list[str]:
@@ -187,22 +190,29 @@ class InitFrom:
         if not self.words:
             return []
         _, new_words = self._extended_vocabulary
-        unknown = self.folder.tokenizer.unk_id
-        known_pieces = {word: [i for i in pieces if i != unknown] for word, pieces in new_words.items()}
+        unk_id = self.folder.tokenizer.unk_id
+        known_subwords = {word: [i for i in subword_ids if i != unk_id] for word, subword_ids in new_words.items()}
         # New words belong to the rarest cluster of an adaptive softmax; its tensors may lack rows of subwords.
-        groups = {int(match[1]) for name in saved if (match := re.match(r"heads\.next\.softmax\.groups\.(\d+)", name))}
-        rarest = f"heads.next.softmax.groups.{max(groups, default=0)}.scores"
-        group_scores = [f"{rarest}.{part}" for part in ("weight", "bias")] if groups else []
-        for name in (*TOKEN_TENSORS, *(group_scores or OUTPUT_TENSORS)):
+        cluster_ids = {
+            int(match[1]) for name in saved if (match := re.match(r"heads\.next\.softmax\.groups\.(\d+)", name))
+        }
+        rarest_cluster = f"heads.next.softmax.groups.{max(cluster_ids, default=0)}.scores"
+        cluster_tensors = [f"{rarest_cluster}.{part}" for part in ("weight", "bias")] if cluster_ids else []
+        for name in (*TOKEN_TENSORS, *(cluster_tensors or OUTPUT_TENSORS)):
             if name in saved and new_words:
-                table, uses_pieces = saved[name].float(), name not in group_scores
+                table, uses_subwords = saved[name].float(), name not in cluster_tensors
                 mean = table.mean(0)
-                rows = [table[pieces].mean(0) if pieces and uses_pieces else mean for pieces in known_pieces.values()]
+                rows = [
+                    table[subword_ids].mean(0) if subword_ids and uses_subwords else mean
+                    for subword_ids in known_subwords.values()
+                ]
                 saved[name] = torch.cat((table, torch.stack(rows)))
-        listed = ", ".join(list(new_words)[:5]) + (" …" if len(new_words) > 5 else "")
-        unseen = sum(not pieces for pieces in known_pieces.values())
-        message = f"{len(new_words):,} of {len(self.words):,} words were added to the vocabulary ({listed})"
-        return [f"{message}; their vectors begin as the mean of their pieces', or of all ({unseen:,} had been unknown)"]
+        shown_words = ", ".join(list(new_words)[:5]) + (" …" if len(new_words) > 5 else "")
+        num_unseen = sum(not subword_ids for subword_ids in known_subwords.values())
+        message = f"{len(new_words):,} of {len(self.words):,} words were added to the vocabulary ({shown_words})"
+        return [
+            f"{message}; their vectors begin as the mean of their pieces', or of all ({num_unseen:,} had been unknown)"
+        ]
 
 
 def init_from(run: PathLike | None, add_words: PathLike | None) -> InitFrom | None:
@@ -218,7 +228,7 @@ def init_from(run: PathLike | None, add_words: PathLike | None) -> InitFrom | No
 
 
 def pretrained_rows(folder: RunFolder, tokenizer: Tokenizer, seed: int) -> tuple[dict[str, Tensor], np.ndarray]:
-    """The word vectors of a run as initial tensors for a tokenizer that may have more words, and (V,) which it had.
+    """The word vectors of a run as initial tensors for a tokenizer that may have more words, and (V,) which had one.
 
     A word without a vector, also in lowercase or composed of n-grams, is initialized randomly with the mean and the
     standard deviation of all; special tokens with the mean. If the run was adapted before, its other tensors are taken
@@ -228,26 +238,28 @@ def pretrained_rows(folder: RunFolder, tokenizer: Tokenizer, seed: int) -> tuple
 
     run, tensors = Run(folder), {}
     if run.task is None:
-        words = run.network.word_table(run.tokenizer.vocabulary())
-        if not isinstance(words.matrix, np.ndarray):
-            return {}, np.array([words.row_of(token) is not None for token in tokenizer.vocabulary()])
+        word_vectors = run.network.word_table(run.tokenizer.vocabulary())
+        if not isinstance(word_vectors.matrix, np.ndarray):
+            return {}, np.array([word_vectors.row_of(token) is not None for token in tokenizer.vocabulary()])
     else:
         tensors = dict(run.network.tensors())
-        words = WordVectors(run.tokenizer.vocabulary(), tensors[TOKEN_TABLE_TENSOR].numpy())
-    mean, std = words.matrix.mean(0, dtype=np.float64), words.matrix.std(0, dtype=np.float64)
+        word_vectors = WordVectors(run.tokenizer.vocabulary(), tensors[TOKEN_TABLE_TENSOR].numpy())
+    mean, std = word_vectors.matrix.mean(0, dtype=np.float64), word_vectors.matrix.std(0, dtype=np.float64)
     matrix = np.random.default_rng(seed).normal(mean, std, (tokenizer.vocab_size, len(mean))).astype(np.float32)
-    matrix[list(tokenizer.special_ids)], known = mean, np.zeros(tokenizer.vocab_size, bool)
-    for number, token in enumerate(tokenizer.vocabulary()):
-        vector = None if number in tokenizer.special_ids and token not in words.rows else words.vector(token)
+    matrix[list(tokenizer.special_ids)], has_vector = mean, np.zeros(tokenizer.vocab_size, bool)
+    for token_id, token in enumerate(tokenizer.vocabulary()):
+        vector = (
+            None if token_id in tokenizer.special_ids and token not in word_vectors.rows else word_vectors.vector(token)
+        )
         if vector is not None:
-            matrix[number], known[number] = vector, True
-    return tensors | {TOKEN_TABLE_TENSOR: torch.from_numpy(matrix)}, known
+            matrix[token_id], has_vector[token_id] = vector, True
+    return tensors | {TOKEN_TABLE_TENSOR: torch.from_numpy(matrix)}, has_vector
 
 
 # --- Coverage of the examples by pre-trained vectors ---
 
-MAX_EXAMPLES_SHOWN = 5  # words without a vector
-MAX_TEXTS = 1000  # in which examples of unknown words are searched
+MAX_SHOWN_WORDS = 5  # words without a vector that a note names
+MAX_SEARCHED_TEXTS = 1000  # texts in which examples of unknown words are searched
 
 
 def vector_coverage(
@@ -256,22 +268,24 @@ def vector_coverage(
     """Words of the examples without a pre-trained vector, as an entry of run.json, and a note on them, if any.
 
     `tokens` are those of the texts; `has_vector` is by token id. Words are counted with repetition: those `begun` have
-    a row, initialized randomly, and those `unknown` share the row of the unknown token.
+    a row of their own that is initialized randomly, and those `unknown` share the row of the unknown token.
     """
     counts = np.bincount(tokens, minlength=tokenizer.vocab_size)
-    unknown = 0 if tokenizer.unk_id is None else int(counts[tokenizer.unk_id])
+    num_unknown = 0 if tokenizer.unk_id is None else int(counts[tokenizer.unk_id])
     counts[list(tokenizer.special_ids)] = 0
     without_vector = np.where(has_vector, 0, counts)
-    words, begun = int(counts.sum()) + unknown, int(without_vector.sum())
-    most_frequent = np.argsort(-without_vector, kind="stable")[:MAX_EXAMPLES_SHOWN].tolist()
-    named = [tokenizer.id_to_token(number) for number in most_frequent if without_vector[number]]
-    if unknown and len(named) < MAX_EXAMPLES_SHOWN:
-        named += missing_words(tokenizer, texts[:MAX_TEXTS], 1)[: MAX_EXAMPLES_SHOWN - len(named)]
-    entry = {"words": words, "begun": begun, "unknown": unknown, "named": named}
-    if not begun + unknown:
+    num_words, num_random = int(counts.sum()) + num_unknown, int(without_vector.sum())
+    most_frequent = np.argsort(-without_vector, kind="stable")[:MAX_SHOWN_WORDS].tolist()
+    example_words = [tokenizer.id_to_token(token_id) for token_id in most_frequent if without_vector[token_id]]
+    if num_unknown and len(example_words) < MAX_SHOWN_WORDS:
+        example_words += missing_words(tokenizer, texts[:MAX_SEARCHED_TEXTS], 1)[: MAX_SHOWN_WORDS - len(example_words)]
+    entry = {"words": num_words, "begun": num_random, "unknown": num_unknown, "named": example_words}
+    if not num_random + num_unknown:
         return entry, []
-    causes = ((begun, "begin with one by chance"), (unknown, "are one unknown word"))
-    listed = ", ".join(f"{count:,} {cause}" for count, cause in causes if count)
-    examples = f", such as {', '.join(named)}" if named else ""
-    summary = f"{(begun + unknown) / words:.1%} of the words of the training examples"
-    return entry, [f"{summary} ({begun + unknown:,} of {words:,}{examples}) have no vector in the run: {listed}"]
+    causes = ((num_random, "begin with one by chance"), (num_unknown, "are one unknown word"))
+    cause_text = ", ".join(f"{count:,} {cause}" for count, cause in causes if count)
+    examples = f", such as {', '.join(example_words)}" if example_words else ""
+    summary = f"{(num_random + num_unknown) / num_words:.1%} of the words of the training examples"
+    return entry, [
+        f"{summary} ({num_random + num_unknown:,} of {num_words:,}{examples}) have no vector in the run: {cause_text}"
+    ]

@@ -24,9 +24,11 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]], css_class:
     """A table of HTML cells; columns whose name starts with "#" hold numbers."""
 
     def row_html(tag: str, cells: Iterable[str]) -> str:
-        kinds = (' class="number"' if name.startswith("#") else "" for name in columns)
+        attributes = (' class="number"' if name.startswith("#") else "" for name in columns)
         return (
-            "<tr>" + "".join(f"<{tag}{kind}>{cell}</{tag}>" for kind, cell in zip(kinds, cells, strict=True)) + "</tr>"
+            "<tr>"
+            + "".join(f"<{tag}{attribute}>{cell}</{tag}>" for attribute, cell in zip(attributes, cells, strict=True))
+            + "</tr>"
         )
 
     class_attribute = f' class="{css_class}"' if css_class else ""

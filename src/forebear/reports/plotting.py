@@ -22,24 +22,30 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Preferred fonts, in order; then all other installed fonts.
-PREFERRED = (
+PREFERRED_FONTS = (
     "DejaVu Sans", "Noto Sans CJK SC", "Source Han Sans SC", "Noto Sans SC", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei",
     "PingFang SC", "Hiragino Sans GB", "Microsoft YaHei", "SimHei", "Droid Sans Fallback", "Arial Unicode MS",
 )  # fmt: skip
 FALLBACK_FONT = "Last Resort"  # a font of placeholder boxes
-MAX_LISTED = 12  # missing characters listed in an error
+MAX_LISTED_CHARACTERS = 12  # missing characters listed in an error
 
 
-def font_families(texts: Iterable[str], otherwise: str = "") -> list[str]:
+def font_families(texts: Iterable[str], hint_suffix: str = "") -> list[str]:
     """Font names in fallback order; an error if a character is in none of them."""
     families, missing = _choose_fonts(texts)
     if missing:
-        listed = " ".join(f"{character} (U+{ord(character):04X})" for character in sorted(missing)[:MAX_LISTED])
-        rest = f" and {len(missing) - MAX_LISTED} more" if len(missing) > MAX_LISTED else ""
+        character_list = " ".join(
+            f"{character} (U+{ord(character):04X})" for character in sorted(missing)[:MAX_LISTED_CHARACTERS]
+        )
+        rest = f" and {len(missing) - MAX_LISTED_CHARACTERS} more" if len(missing) > MAX_LISTED_CHARACTERS else ""
         names = [unicodedata.name(character, "") for character in missing]
-        chinese = any(name.startswith(("CJK", "FULLWIDTH", "IDEOGRAPHIC")) for name in names)
-        script = "Chinese, such as the package fonts-noto-cjk or fonts-wqy-microhei" if chinese else "these characters"
-        raise InputError(f"no font installed here has {listed}{rest}", hint=f"install a font with {script}{otherwise}")
+        is_chinese = any(name.startswith(("CJK", "FULLWIDTH", "IDEOGRAPHIC")) for name in names)
+        script = (
+            "Chinese, such as the package fonts-noto-cjk or fonts-wqy-microhei" if is_chinese else "these characters"
+        )
+        raise InputError(
+            f"no font installed here has {character_list}{rest}", hint=f"install a font with {script}{hint_suffix}"
+        )
     return families
 
 
@@ -53,13 +59,13 @@ def undrawable_texts(texts: Iterable[str]) -> list[str]:
 @contextmanager
 def silence_font_warnings() -> Iterator[None]:
     """While active, matplotlib does not log missing font weights."""
-    log = logging.getLogger("matplotlib.font_manager")
-    level = log.level
-    log.setLevel(logging.ERROR)
+    logger = logging.getLogger("matplotlib.font_manager")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        log.setLevel(level)
+        logger.setLevel(level)
 
 
 def _choose_fonts(texts: Iterable[str]) -> tuple[list[str], set[str]]:
@@ -83,7 +89,7 @@ def _fonts() -> Iterator[tuple[str, frozenset[int]]]:
 
     _register_new_fonts()
     installed = {font.name for font in fontManager.ttflist if not font.name.startswith(FALLBACK_FONT)}
-    for name in (*(name for name in PREFERRED if name in installed), *sorted(installed - set(PREFERRED))):
+    for name in (*(name for name in PREFERRED_FONTS if name in installed), *sorted(installed - set(PREFERRED_FONTS))):
         path = fontManager.findfont(FontProperties(family=[name]), fallback_to_default=False)
         yield name, font_characters(str(path))
 
@@ -93,9 +99,9 @@ def _register_new_fonts() -> None:
     """Add fonts installed since matplotlib built its font list."""
     from matplotlib import font_manager
 
-    known = {font.fname for font in font_manager.fontManager.ttflist}
+    known_paths = {font.fname for font in font_manager.fontManager.ttflist}
     for path in font_manager.findSystemFonts():
-        if path not in known:
+        if path not in known_paths:
             with suppress(OSError, RuntimeError):  # not a usable font
                 font_manager.fontManager.addfont(path)
 
@@ -117,12 +123,12 @@ MAX_INCHES = 16.0  # maximum side length
 
 
 @contextmanager
-def plot_style(texts: Iterable[str], otherwise: str = "") -> Iterator[None]:
+def plot_style(texts: Iterable[str], hint_suffix: str = "") -> Iterator[None]:
     """While active, figures use the common style and fonts that cover these texts, or the hint ends in `otherwise`."""
     import matplotlib
 
     style: Any = {
-        "font.family": font_families([*texts, "0123456789.,-−·…×"], otherwise),
+        "font.family": font_families([*texts, "0123456789.,-−·…×"], hint_suffix),
         **dict.fromkeys(("font.size", "axes.titlesize"), 9),
         "text.parse_math": False,  # a "$" token is a dollar sign
         "axes.unicode_minus": True,
@@ -148,13 +154,17 @@ def new_figure(width: float, height: float, layout: Literal["constrained", "comp
 def figure_bytes(figure: Figure, file_format: str) -> bytes:
     """The bytes of the figure; an error if a character was drawn as a box."""
     buffer = io.BytesIO()
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always")
         metadata = {"Date": None, "Title": figure.get_suptitle()}
         options: dict[str, Any] = {"metadata": metadata} if file_format == "svg" else {"dpi": DOTS_PER_INCH}
         figure.savefig(buffer, format=file_format, bbox_inches="tight", pad_inches=0.12, **options)
-    if boxes := [str(warning.message) for warning in caught if "missing from" in str(warning.message)]:
-        raise ForebearError(f"a character could not be drawn: {boxes[0]}", hint="install a font that has it")
+    if missing_characters := [
+        str(warning.message) for warning in caught_warnings if "missing from" in str(warning.message)
+    ]:
+        raise ForebearError(
+            f"a character could not be drawn: {missing_characters[0]}", hint="install a font that has it"
+        )
     return buffer.getvalue()
 
 

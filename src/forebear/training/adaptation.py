@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from forebear.nn.model import Model
 
 How = Literal["finetune", "freeze", "features"]
-MAX_POOLED_READERS = ("convolution", "recurrent")  # task encoders with max pooling instead of mean
+MAX_POOLED_TASK_ENCODERS = ("convolution", "recurrent")  # task encoders with max pooling instead of mean
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Adaptation:
     language       weight of the auxiliary language-model loss, for encoders that predict the next token (GPT)
     dropout        dropout of the heads
     balanced       class weights that balance the labels
-    reader         task encoder above word vectors, where these are all that was pre-trained; it is trained from
-                   scratch. With freeze the vectors stay as they are; with features the head reads their mean, and for
+    reader         task encoder above word vectors, if nothing else was pre-trained; it is trained from scratch.
+                   With freeze the vectors stay as they are; with features the head reads their mean, and for
                    two texts how much each word differs from similar ones in the other
     reader_width   hidden size of the task encoder; None: that of the vectors
     reader_dropout dropout of its input vectors
@@ -54,12 +54,12 @@ class Adaptation:
 
     def __post_init__(self) -> None:
         if self.how not in get_args(How):
-            prompting = "; a prompt without training is asked by: forebear ask RUN TEXT --labels A,B"
-            raise InputError(f"--how is {self.how!r}", hint=f"there are: {', '.join(get_args(How))}{prompting}")
+            prompting_hint = "; a prompt without training is asked by: forebear ask RUN TEXT --labels A,B"
+            raise InputError(f"--how is {self.how!r}", hint=f"there are: {', '.join(get_args(How))}{prompting_hint}")
         choices = {"read": Pooling, "reader": TaskEncoderKind, "mixture": PromptSide}
-        for name, kind in choices.items():
-            if (value := getattr(self, name)) not in (None, *get_args(kind)):
-                raise InputError(f"--{name} is {value!r}", hint=f"there are: {', '.join(get_args(kind))}")
+        for name, choice_type in choices.items():
+            if (value := getattr(self, name)) not in (None, *get_args(choice_type)):
+                raise InputError(f"--{name} is {value!r}", hint=f"there are: {', '.join(get_args(choice_type))}")
         if self.freeze_layers is not None and self.how != "freeze":
             raise InputError("--freeze-layers means nothing without --how freeze", hint="add --how freeze")
         if self.freeze_layers is not None and self.freeze_layers < 0:
@@ -71,9 +71,9 @@ class Adaptation:
         if not 0 <= self.dropout < 1 or self.language < 0:
             message = f"--head-dropout {self.dropout}, --language {self.language}"
             raise InputError(message, hint="give a dropout from 0 to below 1, and a weight of 0 or more")
-        self._check_reader()
+        self._check_task_encoder()
 
-    def _check_reader(self) -> None:
+    def _check_task_encoder(self) -> None:
         if self.reader not in (None, "mean") and self.how == "features":
             message = f"--reader {self.reader} would learn nothing with --how features, which takes vectors as they are"
             raise InputError(message, hint="--how freeze: the vectors stay, and what reads them learns")
@@ -98,8 +98,8 @@ class Adaptation:
     def task_encoder_config(self, task: Task) -> TaskEncoderConfig:
         """The task encoder above word vectors, for models that need one."""
         kind, mixture = None if self.how == "features" else self.reader, self.mixture or "before"
-        pairs = task.linear_kind[1]
-        return TaskEncoderConfig(kind, self.reader_width, pairs, self.reader_dropout, mixture, self.mixture_norm)
+        is_pair_task = task.linear_kind[1]
+        return TaskEncoderConfig(kind, self.reader_width, is_pair_task, self.reader_dropout, mixture, self.mixture_norm)
 
     def build_model(
         self, pretrained: Model, task: Task, input_format: InputFormat, label_weights: tuple[float, ...] | None = None
@@ -113,10 +113,10 @@ class Adaptation:
             width_list = " and ".join(f"{width:,}" for width in widths)
             hint = "--how freeze, or pre-train it with layers of one width"
             raise InputError(f"its layers are {width_list} numbers wide: they cannot be mixed", hint=hint)
-        default_pooling = "max" if self.reader in MAX_POOLED_READERS else input_format.pooling
+        default_pooling = "max" if self.reader in MAX_POOLED_TASK_ENCODERS else input_format.pooling
         pooling = self.read or ("mean" if features else default_pooling)
-        sizes, is_dense = (encoder.width, encoder.depth), pooling != "last"
-        head_spec = HeadSpec(*sizes, pooling, is_dense, features, self.dropout, label_weights)
+        encoder_sizes, is_dense = (encoder.width, encoder.depth), pooling != "last"
+        head_spec = HeadSpec(*encoder_sizes, pooling, is_dense, features, self.dropout, label_weights)
         heads = task.build_heads(head_spec)
         if self.language:
             heads["next"] = pretrained.heads["next"]
@@ -130,13 +130,13 @@ class Adaptation:
             return []
         if self.how == "features":
             return list(encoder.parameters())
-        layers = encoder.depth // 2 if self.freeze_layers is None else self.freeze_layers
-        if layers > encoder.depth:
+        num_frozen = encoder.depth // 2 if self.freeze_layers is None else self.freeze_layers
+        if num_frozen > encoder.depth:
             hint = f"give at most {encoder.depth}, or --how features"
-            raise InputError(f"--freeze-layers is {layers}, but there are {encoder.depth}", hint=hint)
-        frozen = list(encoder.lower_parameters(layers))
-        above = {*map(id, encoder.lower_parameters(encoder.depth))} - {*map(id, frozen)}
-        if 0 < layers < encoder.depth and not above:
+            raise InputError(f"--freeze-layers is {num_frozen}, but there are {encoder.depth}", hint=hint)
+        frozen = list(encoder.lower_parameters(num_frozen))
+        higher_parameters = {*map(id, encoder.lower_parameters(encoder.depth))} - {*map(id, frozen)}
+        if 0 < num_frozen < encoder.depth and not higher_parameters:
             message = "all its layers are one and the same: none can stay while another learns"
             raise InputError(message, hint="--freeze-layers 0, --how features or --how finetune")
         return frozen

@@ -1,4 +1,4 @@
-"""A run for people: card.md, with everything needed to judge it and to make it again."""
+"""The card of a run (card.md): results, model, data, training, environment, and the command that reproduces it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from forebear.registry import LINEAGE, model_spec
 from forebear.training.run_folder import CARD_FILE, RunFolder
 from forebear.training.settings import GRADIENT_SETTINGS
 
-PSEUDO_METRICS = ("bits", "perplexity", "nats")  # of bidirectional models they are pseudo-likelihoods
+PSEUDO_METRICS = (
+    "bits",
+    "perplexity",
+    "nats",
+)  # prefixes of metrics that are pseudo-likelihoods in bidirectional models
 
 
 def write_card(run: RunFolder) -> None:
@@ -35,12 +39,12 @@ def render_card(metadata: Mapping[str, Any]) -> str:
         rows = {name: ", ".join(value) if isinstance(value, list) else value for name, value in task.items()}
         rows |= {**metadata.get("adaptation", {}), "from": metadata.get("parent")}
         sections += ["## What it was adapted to", _table(rows)]
-    if costs := metadata.get("quantised"):
+    if quantization := metadata.get("quantised"):
         rows = {}
-        for name, value in costs.items():
+        for name, value in quantization.items():
             label = name.replace("_", " ")
-            sides = value if isinstance(value, Mapping) else {"": value}
-            rows |= {f"{label}, {side}" if side else label: figure for side, figure in sides.items()}
+            values = value if isinstance(value, Mapping) else {"": value}
+            rows |= {f"{label}, {value_name}" if value_name else label: metric for value_name, metric in values.items()}
         sections += ["## What its small integers cost", _table({**rows, "made of": metadata.get("parent")})]
     sections += [
         "## What it was made from",

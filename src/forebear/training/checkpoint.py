@@ -30,7 +30,7 @@ class Checkpoint:
     def load_state(self) -> dict[str, Any]:
         return json.loads((self.folder / STATE_FILE).read_text())
 
-    def find_damage(self) -> str | None:
+    def find_corruption(self) -> str | None:
         """The first corrupt or missing file, in words; None if every checksum matches."""
         try:
             entries = json.loads((self.folder / MANIFEST_FILE).read_text())["files"]
@@ -60,43 +60,43 @@ class CheckpointStore:
         checkpoints = [Checkpoint(item) for item in self.folder.iterdir() if item.name.isdigit() and item.is_dir()]
         return sorted(checkpoints, key=lambda checkpoint: checkpoint.step)
 
-    def newest_with_faults(self) -> tuple[Checkpoint | None, list[str]]:
-        """The newest valid checkpoint, and what is wrong with those that are newer."""
-        problems: list[str] = []
+    def newest_valid_and_errors(self) -> tuple[Checkpoint | None, list[str]]:
+        """The newest valid checkpoint, and the errors of newer ones."""
+        errors: list[str] = []
         for checkpoint in reversed(self.list_all()):
-            if (damage := checkpoint.find_damage()) is None:
-                return checkpoint, problems
-            problems.append(damage)
-        return None, problems
+            if (error := checkpoint.find_corruption()) is None:
+                return checkpoint, errors
+            errors.append(error)
+        return None, errors
 
     def newest_valid(self) -> tuple[Checkpoint | None, list[str]]:
-        """The newest valid checkpoint, and notes on newer ones; an error if there are some but none is valid."""
-        checkpoint, problems = self.newest_with_faults()
+        """The newest valid checkpoint, and notes on newer ones; an error if there are checkpoints but none is valid."""
+        checkpoint, errors = self.newest_valid_and_errors()
         if checkpoint is not None:
-            return checkpoint, [f"{damage}: fell back to step {checkpoint.step:,}" for damage in problems]
-        if problems:
+            return checkpoint, [f"{error}: fell back to step {checkpoint.step:,}" for error in errors]
+        if errors:
             hint = "restore one of them from a copy, or train again into another folder"
-            message = f"no checkpoint of this run is whole: {'; '.join(problems)}"
+            message = f"no checkpoint of this run is whole: {'; '.join(errors)}"
             raise ForebearError(message, file=self.folder, hint=hint)
         return None, []
 
-    def save(self, step: int, state: dict[str, Any], write: Callable[[Path], None]) -> Checkpoint:
+    def save(self, step: int, state: dict[str, Any], write_tensors: Callable[[Path], None]) -> Checkpoint:
         """Writes a new checkpoint atomically; a valid one of the same step is kept."""
         temp_folder = self.folder / f".{step}.tmp"
         checkpoint = Checkpoint(self.folder / f"{step:08d}")
         self.clean_up()
-        if checkpoint.folder.exists() and checkpoint.find_damage() is None:
+        if checkpoint.folder.exists() and checkpoint.find_corruption() is None:
             return checkpoint
         temp_folder.mkdir(parents=True)
         try:
-            save_tensors(write, temp_folder)
+            call_with_os_errors(write_tensors, temp_folder)
             write_json(temp_folder / STATE_FILE, state)
-            entries = {}
+            file_entries = {}
             for path in sorted(temp_folder.iterdir()):
                 with open(path, "rb") as file:
                     os.fsync(file.fileno())
-                entries[path.name] = {"bytes": path.stat().st_size, "sha256": file_digest(path)}
-            write_json(temp_folder / MANIFEST_FILE, {"files": entries})
+                file_entries[path.name] = {"bytes": path.stat().st_size, "sha256": file_digest(path)}
+            write_json(temp_folder / MANIFEST_FILE, {"files": file_entries})
             if checkpoint.folder.exists():  # it is corrupt, as checked above
                 checkpoint.folder.rename(self.folder / f".{step}.old")
             temp_folder.rename(checkpoint.folder)
@@ -108,7 +108,7 @@ class CheckpointStore:
         return checkpoint
 
     def clean_up(self) -> None:
-        """Removes what a killed save left behind."""
+        """Removes leftovers of a killed save."""
         if self.folder.is_dir():
             for leftover in self.folder.iterdir():
                 if leftover.name.startswith(".") and leftover.name.endswith((".tmp", ".old")):
@@ -122,17 +122,17 @@ class CheckpointStore:
                 shutil.rmtree(target, ignore_errors=True)
                 checkpoint.folder.rename(target)
 
-    def prune(self, keep: int, spare: set[int]) -> None:
-        """Removes all but the newest `keep` and those of the steps to spare, and what a killed save left behind."""
+    def prune(self, keep: int, protected_steps: set[int]) -> None:
+        """Removes all but the newest `keep` and those of `protected_steps`, and leftovers of a killed save."""
         for checkpoint in self.list_all()[:-keep]:
-            if checkpoint.step not in spare:
+            if checkpoint.step not in protected_steps:
                 # Renamed in one step: an incomplete folder never has a checkpoint's name.
                 checkpoint.folder.rename(self.folder / f".{checkpoint.step}.old")
         self.clean_up()
 
 
-def save_tensors(write: Callable[[Path], None], folder: Path) -> None:
-    """Calls `write`, and raises system errors that safetensors has wrapped, such as a full disk, as `OSError`."""
+def call_with_os_errors(write: Callable[[Path], None], folder: Path) -> None:
+    """Calls `write` with the folder; system errors that safetensors wraps, such as a full disk, become `OSError`."""
     from safetensors import SafetensorError
 
     try:

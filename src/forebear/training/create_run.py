@@ -15,7 +15,7 @@ from forebear.data.io.atomic import explain_disk_errors, file_digest, new_folder
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.models.spec import ModelSpec
 from forebear.training.card import write_card
-from forebear.training.checkpoint import save_tensors
+from forebear.training.checkpoint import call_with_os_errors
 from forebear.training.learners import WEIGHTS_FILE
 from forebear.training.load_model import load_run_model
 from forebear.training.run_folder import RunFolder
@@ -24,15 +24,15 @@ from forebear.training.run_folder import RunFolder
 def create_run(
     target: Path,
     spec: ModelSpec,
-    name: str,
+    model: str,
     tokenizer: Tokenizer | TokenizerPair,
     tensors: Callable[[], Mapping[str, Any]],
     extra_metadata: dict[str, Any],
 ) -> RunFolder:
     """Create a run atomically, in a folder that is empty or does not exist.
 
-    `name` is the model's in the registry. `tensors` returns the weights, all as NumPy arrays or all as torch tensors.
-    `extra_metadata` are entries of run.json beside the usual ones.
+    `model` is its name in the registry. `tensors` returns the weights, all as NumPy arrays or all as torch tensors.
+    `extra_metadata` are entries of run.json in addition to the usual ones.
     """
     with explain_disk_errors(target), new_folder(target) as folder:
         weights, weights_file = dict(tensors()), folder / WEIGHTS_FILE
@@ -40,11 +40,11 @@ def create_run(
             from safetensors.numpy import save_file  # without torch
         else:
             from safetensors.torch import save_file
-        save_tensors(partial(save_file, weights), weights_file)
+        call_with_os_errors(partial(save_file, weights), weights_file)
         share_permissions(weights_file)
         metadata: dict[str, Any] = {
             "name": target.name,
-            "milestone": name,
+            "milestone": model,
             "size": None,
             "fields": asdict(spec),
             "parent": None,

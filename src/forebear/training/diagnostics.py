@@ -14,14 +14,15 @@ from forebear.data.corpus.subset import Subset, concat_ranges
 from forebear.errors import ForebearError
 
 MAX_UNKNOWN_RATE = 0.2  # above this a vocabulary does not fit its text
-MAX_SLASH_SHARE, SLASH_SAMPLE_TOKENS = 0.1, 100_000  # of ordinary text; share of "/" among so many tokens
-MAX_DUPLICATE_SHARE = 0.2  # share of duplicate documents that is warned about
-FREQUENCY_SAMPLE_TOKENS = 4_000_000  # about, from which frequencies are counted
-EXPLODING_FACTOR = 100  # times the clipping norm; less happens in every training
+MAX_SLASH_RATE = 0.1  # share of "/" among the tokens of ordinary text
+SLASH_SAMPLE_TOKENS = 100_000  # first tokens, in which "/" is counted
+MAX_DUPLICATE_RATE = 0.2  # a larger share of duplicate documents is warned about
+FREQUENCY_SAMPLE_TOKENS = 4_000_000  # approximate size of the sample in which tokens are counted
+EXPLODING_FACTOR = 100  # times the clipping norm; smaller gradients occur in every training
 DIVERGENCE_FACTOR = 4  # times the loss of untrained vectors: no overfitting comes near it
 RUINED_LOSS_FACTOR = 3  # times the unigram loss, at the end: only a learning rate too high leads there
-LATE_FACTOR = 1.2  # times the time budget
-DOCUMENTS_PER_BLOCK = 1_000  # whose tokens are counted at once
+LATE_FACTOR = 1.2  # times the time budget: a longer run is warned about
+DOCUMENTS_PER_BLOCK = 1_000  # documents whose tokens are counted at once
 
 
 class NonFiniteLossError(ForebearError):
@@ -30,23 +31,23 @@ class NonFiniteLossError(ForebearError):
 
 def text_warnings(corpus: Corpus | ParallelCorpus, min_count: int | None = None) -> Iterator[str]:
     """Warnings before the first step; words below a `min_count` are unknown on purpose."""
-    unknown = corpus.metadata["counts"]["unknown"] / max(1, len(corpus))
-    if unknown == 1:
+    unknown_rate = corpus.metadata["counts"]["unknown"] / max(1, len(corpus))
+    if unknown_rate == 1:
         hint = "choose a tokenizer made for this language, or have one learned (--tokenizer bytepair)"
         raise ForebearError("every token of this text is unknown to the tokenizer", file=corpus.folder, hint=hint)
     for policy, items in corpus.ledger.repaired.items():
         yield f"{items.count:,} bytes that are not in the text's encoding were {policy}; its ledger.json lists them"
-    if unknown > MAX_UNKNOWN_RATE and min_count is not None:
+    if unknown_rate > MAX_UNKNOWN_RATE and min_count is not None:
         reason = f"they are seen less than {min_count} times, or --vocabulary is full"
-        yield f"{unknown:.0%} of the words have no vector: {reason}"
-    elif unknown > MAX_UNKNOWN_RATE:
-        yield f"{unknown:.0%} of the tokens are unknown, and little else will be learned: choose another tokenizer"
+        yield f"{unknown_rate:.0%} of the words have no vector: {reason}"
+    elif unknown_rate > MAX_UNKNOWN_RATE:
+        yield f"{unknown_rate:.0%} of the tokens are unknown, and little else will be learned: choose another tokenizer"
     if isinstance(corpus, Corpus) and (slash_id := corpus.tokenizer.token_to_id("/")) is not None:
-        slashes = float(np.mean(corpus.ids[:SLASH_SAMPLE_TOKENS] == slash_id))
-        if slashes > MAX_SLASH_SHARE:
-            yield f"{slashes:.0%} of the tokens are /: if this is word/tag text, --format tagged reads it as that"
+        slash_rate = float(np.mean(corpus.ids[:SLASH_SAMPLE_TOKENS] == slash_id))
+        if slash_rate > MAX_SLASH_RATE:
+            yield f"{slash_rate:.0%} of the tokens are /: if this is word/tag text, --format tagged reads it as that"
     duplicate_rate = 1 - len(np.unique(corpus.hashes)) / len(corpus.hashes)
-    if duplicate_rate > MAX_DUPLICATE_SHARE:
+    if duplicate_rate > MAX_DUPLICATE_RATE:
         unit = "pairs" if isinstance(corpus, ParallelCorpus) else "documents"
         subject = f"{duplicate_rate:.0%} of the {unit} repeat another word for word"
         yield f"{subject}: the model will learn them by heart; forebear corpus TEXT --clean OUT removes copies"
@@ -81,11 +82,11 @@ def _frequencies(subset: Subset, vocab_size: int, eos_id: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Checks what the training loop observes, and emits warnings: a kind and a message."""
+    """Checks of the training loop; a warning is emitted as a kind and a message."""
 
     unigram_loss: float | None  # of held-out text; None without next-token targets
     warmup: int
-    epoch: int  # steps of an epoch
+    steps_per_epoch: int
     emit: Callable[[str, str], object]
     typical_lr: float | None = None  # the model's default learning rate
 
@@ -98,18 +99,18 @@ class Diagnostics:
         lower = self.typical_lr if self.typical_lr is not None and rate > 3 * self.typical_lr else rate / 3
         return NonFiniteLossError(message, hint=f"a lower rate: --rate {lower:.2g} --overwrite")
 
-    def check_vectors(self, step: int, loss: float, zero_knowledge_loss: float | None, rate: float) -> None:
-        """`zero_knowledge_loss` is the loss of untrained word vectors, where known."""
-        if zero_knowledge_loss is None or not loss > zero_knowledge_loss:
+    def check_vectors(self, step: int, loss: float, untrained_loss: float | None, rate: float) -> None:
+        """`untrained_loss` is the loss of untrained word vectors, where known."""
+        if untrained_loss is None or not loss > untrained_loss:
             return
-        if loss > DIVERGENCE_FACTOR * zero_knowledge_loss:
+        if loss > DIVERGENCE_FACTOR * untrained_loss:
             message = f"the vectors grow without end: the held-out loss is {loss:.3g} at step {step:,}, "
-            message += f"where vectors that know nothing have {zero_knowledge_loss:.2f}"
+            message += f"where vectors that know nothing have {untrained_loss:.2f}"
             raise self._divergence(message, rate)
         self.emit(
             "nothing is learned",
             f"the held-out loss ({loss:.2f}) is above that of vectors that know nothing "
-            f"({zero_knowledge_loss:.2f}): the rate is too high for this text",
+            f"({untrained_loss:.2f}): the rate is too high for this text",
         )
 
     def check_gradient(self, step: int, max_norm: float, clip: float) -> None:
@@ -149,12 +150,12 @@ class Diagnostics:
                 "fewer --threads suffer less from other programs",
             )
 
-    def check_overfitting(self, step: int, loss: float, best: float, best_step: int) -> None:
-        epochs = step / max(1, self.epoch)
-        if epochs > 2 and loss > best + 0.02 * abs(best):
+    def check_overfitting(self, step: int, loss: float, best_loss: float, best_step: int) -> None:
+        epochs = step / max(1, self.steps_per_epoch)
+        if epochs > 2 and loss > best_loss + 0.02 * abs(best_loss):
             self.emit(
                 "learned by heart",
                 f"the text has been shown {epochs:.0f} times, and held-out loss has risen since step {best_step:,} "
-                f"({best:.3f} → {loss:.3f}); more text, a smaller --size, --dropout 0.1, or --patience 3 to stop in "
-                "time (the best checkpoint is kept)",
+                f"({best_loss:.3f} → {loss:.3f}); more text, a smaller --size, --dropout 0.1, or --patience 3 to stop "
+                "in time (the best checkpoint is kept)",
             )

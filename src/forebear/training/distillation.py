@@ -23,7 +23,7 @@ from forebear.nn.transformer import Transformer, TransformerBlock
 from forebear.training.gradient import GradientLearner
 from forebear.training.soft_targets import DistillationConfig
 
-PROJECTION_FILE = "projected.safetensors"  # projections between layers of unequal width, for training only
+PROJECTION_FILE = "projected.safetensors"  # projections between layers of unequal size, for training only
 MIN_LOGIT = -1e4  # in place of -inf, so that differences stay finite
 
 
@@ -42,7 +42,7 @@ class LogitDistillation(nn.Module):
 
     def __init__(self, head: nn.Module, temperature: float) -> None:
         super().__init__()
-        self._head, self.temperature = (head,), temperature  # in a tuple: its weights are registered elsewhere
+        self._head, self.temperature = (head,), temperature  # in a tuple: its weights belong to the student
 
     def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
         head: Any = self._head[0]
@@ -62,8 +62,8 @@ class LogitDistillation(nn.Module):
         elif isinstance(head, LabelHead):
             logits = head(states)[positions]
         else:  # a softmax over the tokens of a row, or over the rows of an example
-            groups: Any = states.groups
-            sizes = states.lengths if isinstance(head, PointerHead) else tuple(torch.bincount(groups).tolist())
+            example_ids: Any = states.groups
+            sizes = states.lengths if isinstance(head, PointerHead) else tuple(torch.bincount(example_ids).tolist())
             logits = pad_scores(head(states), sizes)[positions]
         teacher_logits = target[positions, : logits.shape[1]]
         label_kind = head.kind if isinstance(head, LabelHead) else "one"
@@ -89,7 +89,7 @@ class TokenDistillation(nn.Module):
 
     def __init__(self, head: LMHead, teacher_head: LMHead, config: DistillationConfig) -> None:
         super().__init__()
-        self._heads, self.how = (head, teacher_head), config
+        self._heads, self.config = (head, teacher_head), config
 
     def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
         return self._heads[0].supervised_positions(lengths, target)
@@ -101,7 +101,7 @@ class TokenDistillation(nn.Module):
             teacher_x = teacher_head.transform_states(_states_at(states.teacher, positions))
         x = head.transform_states(_states_at(states, positions))
         teacher_output = (teacher_x, teacher_head.weight, teacher_head.bias)
-        return mixed_cross_entropy(x, head.weight, head.bias, target[positions], teacher_output, self.how)
+        return mixed_cross_entropy(x, head.weight, head.bias, target[positions], teacher_output, self.config)
 
 
 def _states_at(states: States, positions: Tensor) -> Tensor:
@@ -136,39 +136,39 @@ class _TokenDistillationFunction(torch.autograd.Function):
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, *teacher_inputs: Any
     ) -> Tensor:
         teacher_x, teacher_weight, teacher_bias, temperature, share = teacher_inputs
-        kind = x.device.type
-        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
-        ctx.kinds = x.dtype, weight.dtype
+        device_type = x.device.type
+        dtype = torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else x.dtype
+        ctx.dtypes = x.dtype, weight.dtype
         x, teacher_x, weight, teacher_weight = (tensor.to(dtype) for tensor in (x, teacher_x, weight, teacher_weight))
         x_gradient, weight_gradient = torch.empty_like(x), torch.zeros(weight.shape, device=x.device)
         bias_gradient = torch.zeros(len(weight) if bias is not None else 0, device=x.device)
-        cost = torch.zeros((), device=x.device)
-        with torch.autocast(kind, enabled=False):
-            for part in row_slices(len(x), len(weight)):
-                scores = _scores(x[part], weight, bias)
-                log_p = _scores(teacher_x[part], teacher_weight, teacher_bias).div_(temperature).log_softmax(1)
+        loss = torch.zeros((), device=x.device)
+        with torch.autocast(device_type, enabled=False):
+            for row_slice in row_slices(len(x), len(weight)):
+                scores = _scores(x[row_slice], weight, bias)
+                log_p = _scores(teacher_x[row_slice], teacher_weight, teacher_bias).div_(temperature).log_softmax(1)
                 log_q = (scores / temperature).log_softmax(1)
                 p = log_p.exp()
-                cost += share * temperature**2 * log_p.sub_(log_q).mul_(p).sum()
+                loss += share * temperature**2 * log_p.sub_(log_q).mul_(p).sum()
                 score_gradient = log_q.exp_().sub_(p).mul_(share * temperature)
                 if share < 1:
                     log_q = scores.log_softmax(1)
-                    target_column = target[part, None]
-                    cost -= (1 - share) * log_q.gather(1, target_column).sum()
+                    target_column = target[row_slice, None]
+                    loss -= (1 - share) * log_q.gather(1, target_column).sum()
                     q = log_q.exp_().scatter_add_(1, target_column, log_q.new_full(target_column.shape, -1.0))
                     score_gradient.add_(q, alpha=1 - share)
                 bias_gradient += score_gradient.sum(0) if bias is not None else 0.0
-                low_gradient = score_gradient.to(dtype)
-                x_gradient[part] = low_gradient @ weight
-                weight_gradient += (low_gradient.t() @ x[part]).float()
+                cast_gradient = score_gradient.to(dtype)
+                x_gradient[row_slice] = cast_gradient @ weight
+                weight_gradient += (cast_gradient.t() @ x[row_slice]).float()
         ctx.save_for_backward(x_gradient, weight_gradient, bias_gradient)
-        return cost
+        return loss
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x_gradient, weight_gradient, bias_gradient = ctx.saved_tensors
-        (scale,), (x_kind, weight_kind) = gradients, ctx.kinds
-        scaled = [x_gradient.mul(scale).to(x_kind), weight_gradient.mul(scale).to(weight_kind)]
+        (scale,), (x_dtype, weight_dtype) = gradients, ctx.dtypes
+        scaled = [x_gradient.mul(scale).to(x_dtype), weight_gradient.mul(scale).to(weight_dtype)]
         return (*scaled, bias_gradient.mul(scale) if bias_gradient.numel() else None, *[None] * 6)
 
 
@@ -207,9 +207,9 @@ class HiddenStateDistillation(_LayerDistillation):
 
     def loss(self, states: StudentStates, target: Tensor) -> Tensor:
         total = torch.zeros((), device=target.device)
-        for number, (student_layer, teacher_layer) in enumerate(self.pairs):
+        for index, (student_layer, teacher_layer) in enumerate(self.pairs):
             x = states.layers[student_layer]
-            x = x if self.project is None else self.project[number](x)
+            x = x if self.project is None else self.project[index](x)
             total = total + (x.float() - states.teacher.layers[teacher_layer].float()).square().mean(1).sum()
         return total / len(self.pairs)
 
@@ -242,10 +242,13 @@ def layer_distillations(config: DistillationConfig, student: Encoder, teacher: E
     if config.hidden:
         losses["hidden"] = HiddenStateDistillation(student, teacher)
     if config.attention:
-        ours, theirs = (encoder.heads if isinstance(encoder, Transformer) else None for encoder in (student, teacher))
-        if ours != theirs or ours is None:
-            message = f"--attention compares maps head by head, but the student has {ours} heads, the teacher {theirs}"
-            hint = f"give the student as many (--heads {theirs}), or leave --attention out"
+        student_heads, teacher_heads = (
+            encoder.heads if isinstance(encoder, Transformer) else None for encoder in (student, teacher)
+        )
+        if student_heads != teacher_heads or student_heads is None:
+            heads_text = f"the student has {student_heads} heads, the teacher {teacher_heads}"
+            message = f"--attention compares maps head by head, but {heads_text}"
+            hint = f"give the student as many (--heads {teacher_heads}), or leave --attention out"
             raise InputError(message, hint=hint)
         losses["attention"] = AttentionDistillation(student, teacher)
     return losses
@@ -259,8 +262,8 @@ class StudentModel(Model):
 
     def __init__(self, model: Model, extra_heads: Mapping[str, nn.Module], teacher: Model | None) -> None:
         super().__init__(model.encoder, {**model.heads, **extra_heads})
-        self.own, self.projected = tuple(model.heads), dict[str, Tensor]()
-        self._teacher = (teacher,)  # in a tuple: it is neither trained nor saved
+        self.student_head_names, self.projections = tuple(model.heads), dict[str, Tensor]()
+        self._teacher = (teacher,)  # in a tuple, so that it is neither trained nor saved
 
     @property
     def teacher(self) -> Model | None:
@@ -276,17 +279,17 @@ class StudentModel(Model):
         return StudentStates(**vars(student_states), teacher=teacher_states)
 
     def logits(self, inputs: Mapping[str, Tensor], heads: Iterable[str] | None = None) -> StateDict:
-        return super().logits(inputs, [name for name in self.own if heads is None or name in heads])
+        return super().logits(inputs, [name for name in self.student_head_names if heads is None or name in heads])
 
     def tensors(self, *, extra: bool = False) -> StateDict:
         """The weights of the network, or of the extra heads."""
         return {name: tensor for name, tensor in super().tensors().items() if self._is_extra(name) == extra}
 
     def load(self, tensors: Mapping[str, Tensor], *, file: str | None = None) -> Model:
-        return super().load({**tensors, **self.projected}, file=file)
+        return super().load({**tensors, **self.projections}, file=file)
 
     def _is_extra(self, name: str) -> bool:
-        return name.startswith("heads.") and name.split(".")[1] not in self.own
+        return name.startswith("heads.") and name.split(".")[1] not in self.student_head_names
 
 
 class DistillationLearner(GradientLearner):
@@ -305,21 +308,23 @@ class DistillationLearner(GradientLearner):
             save_file({name: tensor.cpu() for name, tensor in extra.items()}, folder / PROJECTION_FILE)
 
     def load(self, folder: Path) -> None:
-        self.model.projected = load_file(folder / PROJECTION_FILE) if (folder / PROJECTION_FILE).exists() else {}
+        self.model.projections = load_file(folder / PROJECTION_FILE) if (folder / PROJECTION_FILE).exists() else {}
         super().load(folder)
 
 
 def inherit_layers(teacher_tensors: Mapping[str, Tensor], student: Model, depths: tuple[int, int]) -> StateDict:
-    """Initial tensors of a student of the same hidden size: the matching layers of its teacher, and all else.
+    """Initial tensors of a student of the same hidden size: the matching layers of its teacher, and all other tensors.
 
     A student with a shorter context takes the first positions.
     """
     teacher_layers, inherited = matching_teacher_layers(*depths), {}
     for name, parameter in student.named_parameters():
-        layer = re.match(r"encoder\.blocks\.(\d+)\.", name)
+        layer_match = re.match(r"encoder\.blocks\.(\d+)\.", name)
         teacher_name = name
-        if layer and "encoder.blocks.1.attention.output.weight" in teacher_tensors:  # else all layers share one block
-            teacher_name = f"encoder.blocks.{teacher_layers[int(layer[1])] - 1}.{name[layer.end() :]}"
+        if (
+            layer_match and "encoder.blocks.1.attention.output.weight" in teacher_tensors
+        ):  # else all layers share one block
+            teacher_name = f"encoder.blocks.{teacher_layers[int(layer_match[1])] - 1}.{name[layer_match.end() :]}"
         tensor = teacher_tensors.get(teacher_name)
         if tensor is not None and name == "encoder.embedding.position.weight":
             tensor = tensor[: len(parameter)]

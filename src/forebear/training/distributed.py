@@ -1,7 +1,7 @@
-"""A training step made by several processes: micro-batches are handed out, gradients summed, weights kept in sync.
+"""A training step by several processes: micro-batches are distributed, gradients summed, weights kept in sync.
 
-The leader draws each batch, splits it and sends the parts to the workers, which need no text, no run folder and no
-clock. So whatever is decided (when to evaluate, save or stop) is decided once.
+The leader samples each batch, splits it and sends the micro-batches to the workers, which need no text, no run folder
+and no clock. So decisions (when to evaluate, save or stop) are made once.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from forebear.training.learners import Learner
 from forebear.training.settings import Recipe
 from forebear.training.worker_processes import LeaderConnection, Merge, ProcessConnection, WorkerFailure
 
-BUCKET_SIZE = 1 << 20  # numbers in a gradient bucket
-# Preparing a text may take long, and a lost process is noticed otherwise.
-TIMEOUT = timedelta(days=7)
+BUCKET_NUMBERS = 1 << 20  # minimum number of gradients in a bucket
+# Preparing a text may take long, and a lost process is detected by other means.
+GROUP_TIMEOUT = timedelta(days=7)
 
 StepResult = tuple[Losses, set[str]]  # of one process's micro-batches: losses, and the parameters that have a gradient
 
 
-# --- How weights stay the same ---
+# --- Synchronization of weights and gradients ---
 
 
 class GradientSync(Protocol):
-    """How weights are the same in all processes, and the gradients of all become one."""
+    """Keeps the weights of all processes equal, and sums their gradients."""
 
     @property
     def learner(self) -> GradientLearner:
-        """What learns in this process."""
+        """The learner of this process."""
         ...
 
     def __init__(self, connection: Any, learner: GradientLearner) -> None: ...
@@ -61,30 +61,30 @@ class GradientSync(Protocol):
         """Gives all processes the weights and the optimizer state of the leader."""
         ...
 
-    def assign(self, parts: Sequence[MicroBatch]) -> list[list[MicroBatch]]:
+    def assign(self, micro_batches: Sequence[MicroBatch]) -> list[list[MicroBatch]]:
         """The micro-batches of each process."""
         ...
 
     def compute_gradients(self, message: TrainStep) -> StepResult | None:
-        """Gradients of this process's micro-batches; None: there was not enough memory."""
+        """Gradients of this process's micro-batches; None: out of memory."""
         ...
 
     def apply_gradients(self, names: set[str], rate: float) -> bool:
-        """Takes a step with the summed gradients of the parameters of these names; whether they were finite."""
+        """Takes a step with the summed gradients of the parameters of these names; False if they are not finite."""
         ...
 
     def gather_state(self) -> None:
-        """Brings everything back to the learner of the leader, to be saved or used."""
+        """Copies weights and optimizer state to the learner of the leader, to be saved or used."""
         ...
 
 
 # --- Messages to workers ---
-# The leader sends one to each; it is performed there and answered. None ends a worker.
+# The leader sends one to each worker, which performs it and answers. None ends the worker.
 
 
 @dataclass(frozen=True)
 class CreateLearner:
-    """A network without values, and all else that a learner is made of."""
+    """A network without values, and the other arguments of a learner."""
 
     network: Model
     recipe: Recipe
@@ -106,7 +106,7 @@ class SyncState:
 
 @dataclass(frozen=True)
 class TrainStep:
-    parts: Sequence[MicroBatch]
+    micro_batches: Sequence[MicroBatch]
     counts: Mapping[str, int]  # supervised positions of each target, in the whole batch
     step: int
     rate: float
@@ -117,11 +117,11 @@ class TrainStep:
 
 
 @dataclass(frozen=True)
-class EvaluateParts:
-    parts: Sequence[MicroBatch]
+class EvaluateMicroBatches:
+    micro_batches: Sequence[MicroBatch]
 
     def perform(self, connection: Any, sync: GradientSync) -> tuple[GradientSync, Any]:
-        return sync, sync.learner.evaluate_parts(self.parts)
+        return sync, sync.learner.evaluate_micro_batches(self.micro_batches)
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class GatherState:
 
 
 def train_step(connection: ProcessConnection, sync: GradientSync, message: TrainStep) -> tuple[Losses, bool] | None:
-    """This process's share of a step; None: some process had not enough memory, and no step was taken."""
+    """This process's share of a step; None: some process was out of memory, and no step was taken."""
 
     def merge(results: Sequence[StepResult | None]) -> StepResult | None:
         complete = [result for result in results if result is not None]
@@ -148,17 +148,17 @@ def train_step(connection: ProcessConnection, sync: GradientSync, message: Train
     return losses, sync.apply_gradients(names, message.rate)
 
 
-def split_in_order(parts: Sequence[MicroBatch], size: int) -> list[list[MicroBatch]]:
-    """About as many for each process; those of one precede those of the next."""
-    bounds = np.linspace(0, len(parts), size + 1).round().astype(int).tolist()
-    return [list(parts[start:stop]) for start, stop in pairwise(bounds)]
+def split_in_order(micro_batches: Sequence[MicroBatch], size: int) -> list[list[MicroBatch]]:
+    """Micro-batches divided evenly among the processes, in order."""
+    bounds = np.linspace(0, len(micro_batches), size + 1).round().astype(int).tolist()
+    return [list(micro_batches[start:stop]) for start, stop in pairwise(bounds)]
 
 
 # --- Leader ---
 
 
 class MultiProcessLearner(Learner):
-    """The learner of the training loop where several processes make each step."""
+    """The learner of the training loop where several processes compute each step."""
 
     def __init__(self, learner: GradientLearner, connection: LeaderConnection, sync_method: type[GradientSync]) -> None:
         self.learner, self.connection, self.notes = learner, connection, learner.notes
@@ -190,24 +190,30 @@ class MultiProcessLearner(Learner):
     def step(self, batch: Batch, step: int, lr_fraction: float) -> dict[str, float]:
         counts, rate = batch.supervised_counts(), self.learner.recipe.rate * lr_fraction
         while True:
-            messages = [TrainStep(parts, counts, step, rate) for parts in self._assign(batch)]
+            messages = [TrainStep(micro_batches, counts, step, rate) for micro_batches in self._assign(batch)]
             result, _ = self._perform(messages, lambda message: train_step(self.connection, self.sync, message))
             if result is not None:
-                losses, finite = result
-                return mean_losses(losses, counts, finite)
-            self.learner.halve_micro_batches([part.batch for message in messages for part in message.parts])
+                losses, is_finite = result
+                return mean_losses(losses, counts, is_finite)
+            self.learner.halve_micro_batches(
+                [micro_batch.batch for message in messages for micro_batch in message.micro_batches]
+            )
 
     def evaluate(self, batch: Batch) -> dict[str, float]:
         while True:
-            messages = [EvaluateParts(parts) for parts in self._assign(batch)]
-            local, answers = self._perform(messages, lambda message: self.sync.learner.evaluate_parts(message.parts))
+            messages = [EvaluateMicroBatches(micro_batches) for micro_batches in self._assign(batch)]
+            local, answers = self._perform(
+                messages, lambda message: self.sync.learner.evaluate_micro_batches(message.micro_batches)
+            )
             results = [losses for losses in (local, *answers) if losses is not None]
             if len(results) == len(messages):
                 return sum_losses([part_losses for losses in results for part_losses in losses])
-            self.learner.halve_micro_batches([part.batch for message in messages for part in message.parts])
+            self.learner.halve_micro_batches(
+                [micro_batch.batch for message in messages for micro_batch in message.micro_batches]
+            )
 
     def _assign(self, batch: Batch) -> list[list[MicroBatch]]:
-        """As many micro-batches as a single process would make of a step, or one for each process."""
+        """As many micro-batches as a single process would use for a step, or one for each process if that is more."""
         size = self.connection.size
         count = -(-self.learner.num_micro_batches // size) * size
         return self.sync.assign([MicroBatch(*numbered) for numbered in enumerate(batch.split(count))])
@@ -216,11 +222,11 @@ class MultiProcessLearner(Learner):
         self._perform([message] * self.connection.size, lambda _: perform_here())
 
     def _perform(self, messages: Sequence[Any], perform_here: Callable[[Any], Any]) -> tuple[Any, list[Any]]:
-        """Every process performs its message, the leader the first one; our result, and the answers of the others."""
+        """Every process performs its message, the leader the first one: its own result, and the workers' answers."""
         self.connection.send(messages[1:])
         try:
             result = perform_here(messages[0])
-        except RuntimeError as error:  # of an operation of all processes: the one that failed first knows why
+        except RuntimeError as error:  # in a collective operation: the process that failed first knows the cause
             raise self.connection.failure_cause(error) from error
         return result, self.connection.receive_answers()
 
@@ -229,10 +235,10 @@ class MultiProcessLearner(Learner):
 
 
 def join_process_group(connection: ProcessConnection | None = None) -> None:
-    """Joins torch's process group: the one of the environment, or that of a connection, if not joined yet."""
+    """Joins torch's process group: that of the environment, or that of a connection, unless joined already."""
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     if connection is None:
-        dist.init_process_group(backend, timeout=TIMEOUT)
+        dist.init_process_group(backend, timeout=GROUP_TIMEOUT)
     elif not dist.is_initialized():
         if sys.platform == "linux":  # listen on this machine only
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
@@ -241,11 +247,13 @@ def join_process_group(connection: ProcessConnection | None = None) -> None:
         if connection.rank == 0:
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
         store = dist.FileStore(os.path.join(folder, "meeting"), connection.size)  # pyright: ignore[reportPrivateImportUsage]
-        dist.init_process_group(backend, timeout=TIMEOUT, rank=connection.rank, world_size=connection.size, store=store)
+        dist.init_process_group(
+            backend, timeout=GROUP_TIMEOUT, rank=connection.rank, world_size=connection.size, store=store
+        )
 
 
 class TorchConnection:
-    """Either end of the connection between processes that another program started, such as torchrun."""
+    """The connection between processes that another program started, such as torchrun; for the leader and workers."""
 
     def __init__(self) -> None:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
@@ -326,12 +334,12 @@ class AllReduceSync:
         self._fill_buckets(learner.optimizer.parameters)
 
     def _fill_buckets(self, parameters: dict[str, Tensor]) -> None:
-        """The last parameters come first: the backward pass reaches the end of a network before its beginning."""
+        """The last parameters come first, as the backward pass computes their gradients first."""
         for hook in self.hooks:
             hook.remove()
         groups: list[list[str]] = [[]]
         for name in reversed(parameters):
-            if sum(parameters[other].numel() for other in groups[-1]) >= BUCKET_SIZE:
+            if sum(parameters[other].numel() for other in groups[-1]) >= BUCKET_NUMBERS:
                 groups.append([])
             groups[-1].append(name)
         self.buckets = [_Bucket({name: parameters[name] for name in names}) for names in groups]
@@ -341,14 +349,14 @@ class AllReduceSync:
             for name, parameter in bucket.parameters.items()
         ]
 
-    def assign(self, parts: Sequence[MicroBatch]) -> list[list[MicroBatch]]:
-        return split_in_order(parts, self.connection.size)
+    def assign(self, micro_batches: Sequence[MicroBatch]) -> list[list[MicroBatch]]:
+        return split_in_order(micro_batches, self.connection.size)
 
     def compute_gradients(self, message: TrainStep) -> StepResult | None:
         for bucket in self.buckets:
-            bucket.start(len(message.parts))
+            bucket.start(len(message.micro_batches))
         self.next_bucket = 0
-        losses = self.learner.accumulate_gradients(message.parts, message.counts, message.step)
+        losses = self.learner.accumulate_gradients(message.micro_batches, message.counts, message.step)
         gradients = {name: value.grad for bucket in self.buckets for name, value in bucket.parameters.items()}
         names = {name for name, gradient in gradients.items() if gradient is not None}
         # All processes have to send the same buckets in the same order, even those without gradients.
@@ -370,22 +378,22 @@ class AllReduceSync:
         return self.learner.apply_gradients(rate)
 
     def gather_state(self) -> None:
-        """Every process has everything already."""
+        """Nothing to do: every process has all of the state."""
 
 
 class _Bucket:
-    """Gradients of several parameters, one after the other, that are summed together."""
+    """Gradients of several parameters in one buffer, which are summed over the processes together."""
 
     def __init__(self, parameters: dict[str, Tensor]) -> None:
         self.parameters = parameters
         sizes = [parameter.numel() for parameter in parameters.values()]
-        self.numbers = torch.zeros(sum(sizes), device=next(iter(parameters.values())).device)
-        pieces = zip(parameters.items(), self.numbers.split(sizes), strict=True)
+        self.buffer = torch.zeros(sum(sizes), device=next(iter(parameters.values())).device)
+        pieces = zip(parameters.items(), self.buffer.split(sizes), strict=True)
         self.views = {name: piece.view(parameter.shape) for (name, parameter), piece in pieces}
 
-    def start(self, num_parts: int) -> None:
-        """Expects at most so many contributions to each gradient."""
-        self.num_missing = dict.fromkeys(self.parameters, num_parts)
+    def start(self, num_micro_batches: int) -> None:
+        """Expects at most one contribution of each micro-batch to each gradient."""
+        self.num_missing = dict.fromkeys(self.parameters, num_micro_batches)
         self.work: dist.Work | None = None
 
     @property
@@ -403,7 +411,7 @@ class _Bucket:
     def send(self) -> None:
         for name, parameter in self.parameters.items():
             self.views[name].zero_() if parameter.grad is None else self.views[name].copy_(parameter.grad)
-        self.work = dist.all_reduce(self.numbers, async_op=True)
+        self.work = dist.all_reduce(self.buffer, async_op=True)
 
     def wait(self) -> None:
         assert self.work is not None
@@ -414,9 +422,9 @@ class _Bucket:
 
 
 class ShardedSync:
-    """For networks of which no process can hold all: torch's `fully_shard`.
+    """Shards a network that does not fit into one process, with torch's `fully_shard`.
 
-    Every process holds a shard of each matrix, and all of a block only while it computes with it. The leader keeps an
+    Every process holds a shard of each matrix, and all of a layer only while it computes with it. The leader keeps an
     unsharded learner, which is initialized, loaded and saved: so run folders do not depend on the number of processes.
     """
 
@@ -454,9 +462,9 @@ class ShardedSync:
                 else:
                     self._scatter(value, learner.sharded[name], shard)
 
-    def _scatter(self, value: Tensor | None, like: Any, shard: Tensor) -> None:
-        full = torch.empty(like.shape, device=shard.device) if value is None else value.to(shard.device)
-        shard.copy_(distribute_tensor(full, like.device_mesh, like.placements).to_local())
+    def _scatter(self, value: Tensor | None, sharded_parameter: Any, shard: Tensor) -> None:
+        full = torch.empty(sharded_parameter.shape, device=shard.device) if value is None else value.to(shard.device)
+        shard.copy_(distribute_tensor(full, sharded_parameter.device_mesh, sharded_parameter.placements).to_local())
 
     @torch.no_grad()
     def gather_state(self) -> None:
@@ -472,24 +480,30 @@ class ShardedSync:
                 elif is_leader:
                     state[moment][name].copy_(shard)
 
-    def _gather(self, like: Any, shard: Tensor, target: Tensor | None) -> None:
-        sharded = DTensor.from_local(shard, like.device_mesh, like.placements, shape=like.shape, stride=like.stride())
+    def _gather(self, sharded_parameter: Any, shard: Tensor, target: Tensor | None) -> None:
+        sharded = DTensor.from_local(
+            shard,
+            sharded_parameter.device_mesh,
+            sharded_parameter.placements,
+            shape=sharded_parameter.shape,
+            stride=sharded_parameter.stride(),
+        )
         full = sharded.full_tensor()
         if target is not None:
             target.copy_(full)
 
-    def assign(self, parts: Sequence[MicroBatch]) -> list[list[MicroBatch]]:
-        """All must make as many forward and backward passes: those with less to do repeat one that does not count."""
-        assigned = split_in_order(parts, self.connection.size)
+    def assign(self, micro_batches: Sequence[MicroBatch]) -> list[list[MicroBatch]]:
+        """All processes must make the same number of passes: those with fewer micro-batches repeat an uncounted one."""
+        assigned = split_in_order(micro_batches, self.connection.size)
         num_passes = max(map(len, assigned))
-        idle = replace(parts[0], is_counted=False)
-        return [[*own_parts, *[idle] * (num_passes - len(own_parts))] for own_parts in assigned]
+        idle = replace(micro_batches[0], is_counted=False)
+        return [[*process_batches, *[idle] * (num_passes - len(process_batches))] for process_batches in assigned]
 
     def compute_gradients(self, message: TrainStep) -> StepResult | None:
-        losses = self.learner.accumulate_gradients(message.parts, message.counts, message.step)
-        if losses is None:  # the others wait for us in the middle of their passes: nobody can turn back
-            parts = 2 * self.unsharded.num_micro_batches
-            hint = f"divide steps into more parts (--accumulate {parts}), or use more processes"
+        losses = self.learner.accumulate_gradients(message.micro_batches, message.counts, message.step)
+        if losses is None:  # the others wait inside their passes, so the step cannot be repeated
+            num_micro_batches = 2 * self.unsharded.num_micro_batches
+            hint = f"divide steps into more parts (--accumulate {num_micro_batches}), or use more processes"
             raise ForebearError(f"out of memory in process {self.connection.rank}", hint=hint)
         return losses, {name for name, parameter in self.learner.sharded.items() if parameter.grad is not None}
 
@@ -504,7 +518,9 @@ class _ShardedLearner(GradientLearner):
         self.model.reshard()  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
         self.sharded: dict[str, Any] = dict(self.model.named_parameters())
         shards = {name: value.to_local().detach() for name, value in self.sharded.items() if value.requires_grad}
-        self.optimizer = AdamW(shards, decay=self.recipe.decay, memory=self.recipe.memory, lr_scales=self.lr_scales)
+        self.optimizer = AdamW(
+            shards, weight_decay=self.recipe.decay, beta2=self.recipe.memory, lr_scales=self.lr_scales
+        )
         self._uses_dropout = self.model.is_random
 
     def apply_gradients(self, rate: float) -> bool:
@@ -512,8 +528,8 @@ class _ShardedLearner(GradientLearner):
         squares = torch.stack([gradient.square().sum() for gradient in gradients.values()]).sum()
         dist.all_reduce(squares)
         norm = squares.sqrt()
-        finite = bool(torch.isfinite(norm))
-        if finite:
+        is_finite = bool(torch.isfinite(norm))
+        if is_finite:
             for name, gradient in gradients.items():
                 self.optimizer.parameters[name].grad = gradient
             torch.nn.utils.clip_grads_with_norm_(self.optimizer.parameters.values(), self.recipe.clip, norm)
@@ -521,4 +537,4 @@ class _ShardedLearner(GradientLearner):
         self.optimizer.zero_grad()
         for parameter in self.sharded.values():
             parameter.grad = None
-        return finite
+        return is_finite

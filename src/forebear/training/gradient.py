@@ -17,7 +17,7 @@ from torch import Tensor
 from forebear.data.io.workers import cpu_count
 from forebear.errors import ForebearError, InputError
 from forebear.objectives.batch import Batch, TargetArrays
-from forebear.training.learners import BENCHMARK_STEPS, LEARNER_STATE_FILE, WEIGHTS_FILE, Learner
+from forebear.training.learners import LEARNER_STATE_FILE, NUM_TIMED_STEPS, WEIGHTS_FILE, Learner
 from forebear.training.settings import Recipe
 
 if TYPE_CHECKING:
@@ -37,12 +37,12 @@ class AdamW:
         self,
         parameters: Mapping[str, Tensor],
         *,
-        decay: float,
-        memory: float,
+        weight_decay: float,
+        beta2: float,
         epsilon: float = 1e-8,
         lr_scales: Mapping[str, float] | None = None,
     ) -> None:
-        self.parameters, self.memory, self.epsilon = dict(parameters), memory, epsilon
+        self.parameters, self.beta2, self.epsilon = dict(parameters), beta2, epsilon
         self.state: dict[str, dict[str, Tensor]] = {moment: {} for moment in MOMENTS}
         # Names by weight decay and learning-rate scale.
         self._parameter_groups: dict[tuple[float, float], list[str]] = {}
@@ -50,30 +50,30 @@ class AdamW:
             self.state["step"][name] = torch.zeros((), device=parameter.device)
             self.state["exp_avg"][name] = torch.zeros_like(parameter)
             self.state["exp_avg_sq"][name] = torch.zeros_like(parameter)
-            group = decay if parameter.dim() > 1 else 0.0, (lr_scales or {}).get(name, 1.0)
+            group = weight_decay if parameter.dim() > 1 else 0.0, (lr_scales or {}).get(name, 1.0)
             self._parameter_groups.setdefault(group, []).append(name)
 
     @torch.no_grad()
     def step(self, rate: float) -> None:
-        for (decay, lr_scale), names in self._parameter_groups.items():
-            trained = [name for name in names if self.parameters[name].grad is not None]
-            if not trained:
+        for (weight_decay, lr_scale), names in self._parameter_groups.items():
+            trained_names = [name for name in names if self.parameters[name].grad is not None]
+            if not trained_names:
                 continue
-            values = [self.parameters[name] for name in trained]
-            steps, means, squares = ([self.state[moment][name] for name in trained] for moment in MOMENTS)
-            gradients = [value.grad for value in values if value.grad is not None]
-            torch._foreach_add_(steps, 1)  # pyright: ignore[reportPrivateImportUsage]
+            parameters = [self.parameters[name] for name in trained_names]
+            step_counts, means, squares = ([self.state[moment][name] for name in trained_names] for moment in MOMENTS)
+            gradients = [value.grad for value in parameters if value.grad is not None]
+            torch._foreach_add_(step_counts, 1)  # pyright: ignore[reportPrivateImportUsage]
             torch._fused_adamw_(  # pyright: ignore[reportPrivateImportUsage]
-                values,
+                parameters,
                 gradients,
                 means,
                 squares,
                 [],
-                steps,
+                step_counts,
                 lr=rate * lr_scale,
                 beta1=0.9,
-                beta2=self.memory,
-                weight_decay=decay,
+                beta2=self.beta2,
+                weight_decay=weight_decay,
                 eps=self.epsilon,
                 amsgrad=False,
                 maximize=False,
@@ -81,8 +81,8 @@ class AdamW:
 
     def zero_grad(self) -> None:
         """Clears all gradients."""
-        for value in self.parameters.values():
-            value.grad = None
+        for parameter in self.parameters.values():
+            parameter.grad = None
 
     def state_tensors(self) -> dict[str, Tensor]:
         """The optimizer state, for saving."""
@@ -103,7 +103,7 @@ class AdamW:
 
 @dataclass(frozen=True)
 class DeviceConfig:
-    """Stored with the run: other threads or another precision would lead to other weights."""
+    """Stored with the run: with another number of threads or precision the weights would differ."""
 
     device: str
     threads: int
@@ -149,13 +149,13 @@ def _has_bfloat16(device: str) -> bool:
     return False
 
 
-CARRIED = "carried."  # prefix of tensors of the truncated-BPTT state
-SHARE_OF_TRIAL = 0.02  # of the time budget, at most spent on timing steps
+BPTT_PREFIX = "carried."  # prefix of tensors of the truncated-BPTT state
+MAX_TIMING_SHARE = 0.02  # of the time budget: maximum time for measuring the speed
 
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """A part of a batch; `number` seeds its dropout. One that is not counted keeps an idle process in step."""
+    """A part of a batch; `number` seeds its dropout. One that is not counted keeps an idle process in sync."""
 
     number: int
     batch: Batch
@@ -195,31 +195,35 @@ class GradientLearner(Learner):
         """Moves the network to its device and creates its optimizer."""
         self.model.to(self.device.device)
         trainable = {name: tensor for name, tensor in self.model.named_parameters() if tensor.requires_grad}
-        self.optimizer = AdamW(trainable, decay=self.recipe.decay, memory=self.recipe.memory, lr_scales=self.lr_scales)
+        self.optimizer = AdamW(
+            trainable, weight_decay=self.recipe.decay, beta2=self.recipe.memory, lr_scales=self.lr_scales
+        )
         self._uses_dropout = self.model.is_random
 
     def step(self, batch: Batch, step: int, lr_fraction: float) -> dict[str, float]:
         counts = batch.supervised_counts()
         while True:
-            parts = batch.split(self.num_micro_batches)
-            losses = self.accumulate_gradients([MicroBatch(*numbered) for numbered in enumerate(parts)], counts, step)
+            batches = batch.split(self.num_micro_batches)
+            losses = self.accumulate_gradients([MicroBatch(*numbered) for numbered in enumerate(batches)], counts, step)
             if losses is not None:
                 return mean_losses(losses, counts, self.apply_gradients(self.recipe.rate * lr_fraction))
-            self.halve_micro_batches(parts)
+            self.halve_micro_batches(batches)
 
-    def accumulate_gradients(self, parts: Sequence[MicroBatch], counts: Mapping[str, int], step: int) -> Losses | None:
+    def accumulate_gradients(
+        self, micro_batches: Sequence[MicroBatch], counts: Mapping[str, int], step: int
+    ) -> Losses | None:
         """Accumulates the gradients of micro-batches; `counts` are those of the whole batch. None: out of memory."""
         self.model.train()
         part_losses: Losses = []
         try:
-            for part in parts:
-                if self._uses_dropout:  # dropout too is a function of (seed, step), and of the part
-                    seed = self.recipe.seed * 0x9E3779B97F4A7C15 + step + part.number * 0xBF58476D1CE4E5B9
+            for micro_batch in micro_batches:
+                if self._uses_dropout:  # dropout is a function of (seed, step, micro-batch)
+                    seed = self.recipe.seed * 0x9E3779B97F4A7C15 + step + micro_batch.number * 0xBF58476D1CE4E5B9
                     torch.manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
-                losses, weights = self._losses(part.batch), part.batch.weights
+                losses, weights = self._losses(micro_batch.batch), micro_batch.batch.weights
                 weighted = [losses[name] * weights.get(name, 1.0) / max(1, counts[name]) for name in losses]
-                (torch.stack(weighted).sum() * float(part.is_counted)).backward()
-                part_losses += [{name: float(loss.detach()) for name, loss in losses.items()}] * part.is_counted
+                (torch.stack(weighted).sum() * float(micro_batch.is_counted)).backward()
+                part_losses += [{name: float(loss.detach()) for name, loss in losses.items()}] * micro_batch.is_counted
         except (RuntimeError, MemoryError) as error:
             if not _is_out_of_memory(error):
                 raise
@@ -228,7 +232,7 @@ class GradientLearner(Learner):
         return part_losses
 
     def apply_gradients(self, rate: float) -> bool:
-        """Takes an optimizer step if all gradients are finite, so that no checkpoint holds NaN; whether they were."""
+        """Takes an optimizer step if all gradients are finite, so that no checkpoint holds NaN; else returns False."""
         norm = float(torch.nn.utils.clip_grad_norm_(self.optimizer.parameters.values(), self.recipe.clip))
         is_finite = math.isfinite(norm)
         self.num_clipped += norm > self.recipe.clip
@@ -246,14 +250,16 @@ class GradientLearner(Learner):
         self.num_clipped, self.max_gradient_norm = 0, 0.0
         return stats
 
-    def halve_micro_batches(self, parts: Sequence[Batch]) -> None:
-        """Doubles the number of micro-batches after these were too large; an error if they cannot be split."""
-        rows = [part.inputs.get("groups", np.arange(len(part.inputs["lengths"]))) for part in parts]
-        if all(len(np.unique(example_ids)) == 1 for example_ids in rows):
+    def halve_micro_batches(self, batches: Sequence[Batch]) -> None:
+        """Doubles the number of micro-batches, as these were too large for memory; an error if they cannot be split."""
+        example_ids_by_batch = [
+            batch.inputs.get("groups", np.arange(len(batch.inputs["lengths"]))) for batch in batches
+        ]
+        if all(len(np.unique(example_ids)) == 1 for example_ids in example_ids_by_batch):
             hint = "choose a smaller --size, --context or --vocabulary, or a machine with more memory"
             raise ForebearError("out of memory, even with a single example at a time", hint=hint)
-        self.num_micro_batches = 2 * len(parts)
-        subject = f"memory is too small for a step in {len(parts)} part{'s' * (len(parts) > 1)}"
+        self.num_micro_batches = 2 * len(batches)
+        subject = f"memory is too small for a step in {len(batches)} part{'s' * (len(batches) > 1)}"
         self.notes.append(f"{subject}: from now on it is made in {self.num_micro_batches}")
 
     def time_step(self, batch: Batch) -> float:
@@ -261,8 +267,8 @@ class GradientLearner(Learner):
         is_default_threads = self.recipe.threads is None and self.device.threads > 1
         candidates = [self.device.threads, self.device.threads // 2] if is_default_threads else [self.device.threads]
         seconds: dict[int, float] = {}
-        total_seconds, max_seconds = 0.0, SHARE_OF_TRIAL * (self.recipe.time or math.inf)
-        for threads in candidates * BENCHMARK_STEPS:
+        total_seconds, max_seconds = 0.0, MAX_TIMING_SHARE * (self.recipe.time or math.inf)
+        for threads in candidates * NUM_TIMED_STEPS:
             if total_seconds > max_seconds and seconds:
                 break
             torch.set_num_threads(threads)
@@ -279,23 +285,28 @@ class GradientLearner(Learner):
 
     def evaluate(self, batch: Batch) -> dict[str, float]:
         while True:
-            parts = batch.split(self.num_micro_batches)
-            losses = self.evaluate_parts([MicroBatch(*numbered) for numbered in enumerate(parts)])
+            batches = batch.split(self.num_micro_batches)
+            losses = self.evaluate_micro_batches([MicroBatch(*numbered) for numbered in enumerate(batches)])
             if losses is not None:
                 return sum_losses(losses)
-            self.halve_micro_batches(parts)
+            self.halve_micro_batches(batches)
 
     @torch.no_grad()
-    def evaluate_parts(self, parts: Sequence[MicroBatch]) -> Losses | None:
+    def evaluate_micro_batches(self, micro_batches: Sequence[MicroBatch]) -> Losses | None:
         """Losses of micro-batches; None: out of memory."""
         self.model.eval()
         try:
-            part_losses = [{name: float(loss) for name, loss in self._losses(part.batch).items()} for part in parts]
+            part_losses = [
+                {name: float(loss) for name, loss in self._losses(micro_batch.batch).items()}
+                for micro_batch in micro_batches
+            ]
         except (RuntimeError, MemoryError) as error:
             if not _is_out_of_memory(error):
                 raise
             return None
-        return [losses for losses, part in zip(part_losses, parts, strict=True) if part.is_counted]
+        return [
+            losses for losses, micro_batch in zip(part_losses, micro_batches, strict=True) if micro_batch.is_counted
+        ]
 
     def _losses(self, batch: Batch) -> dict[str, Tensor]:
         with self.device.autocast():
@@ -306,11 +317,14 @@ class GradientLearner(Learner):
 
     def save(self, folder: Path) -> None:
         save_file({name: tensor.detach().cpu() for name, tensor in self.model.tensors().items()}, folder / WEIGHTS_FILE)
-        moments = self.optimizer.state_tensors()
+        training_state = self.optimizer.state_tensors()
         if self.model.bptt_state is not None:
-            moments |= {f"{CARRIED}{name}": tensor for name, tensor in self.model.bptt_state.state_tensors().items()}
+            training_state |= {
+                f"{BPTT_PREFIX}{name}": tensor for name, tensor in self.model.bptt_state.state_tensors().items()
+            }
         save_file(
-            {name: tensor.detach().cpu().contiguous() for name, tensor in moments.items()}, folder / LEARNER_STATE_FILE
+            {name: tensor.detach().cpu().contiguous() for name, tensor in training_state.items()},
+            folder / LEARNER_STATE_FILE,
         )
 
     def load(self, folder: Path) -> None:
@@ -319,8 +333,8 @@ class GradientLearner(Learner):
         self.build_optimizer()
         optimizer_state = load_file(folder / LEARNER_STATE_FILE)
         if self.model.bptt_state is not None:
-            names = [name for name in optimizer_state if name.startswith(CARRIED)]
-            self.model.bptt_state.load({name.removeprefix(CARRIED): optimizer_state.pop(name) for name in names})
+            names = [name for name in optimizer_state if name.startswith(BPTT_PREFIX)]
+            self.model.bptt_state.load({name.removeprefix(BPTT_PREFIX): optimizer_state.pop(name) for name in names})
         if mismatches := self.optimizer.load(optimizer_state):
             message = f"what the optimiser remembers does not fit the network: {', '.join(mismatches[:3])}"
             hint = "resume with the version of forebear that wrote it"
@@ -338,7 +352,7 @@ def mean_losses(losses: Losses, counts: Mapping[str, int], is_finite: bool) -> d
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    """torch has an error class for this only on GPUs."""
+    """Whether memory is exhausted; torch has an error class for this only on GPUs."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return any(phrase in str(error) for phrase in ("can't allocate memory", "not enough memory", "out of memory"))

@@ -23,7 +23,7 @@ from forebear.statistical.linear import LinearModel
 from forebear.statistical.ngram.language_model import NgramModel
 from forebear.training.settings import Recipe
 
-BENCHMARK_STEPS = 3  # timed, and discarded
+NUM_TIMED_STEPS = 3  # steps that are timed and then discarded
 
 # --- Protocol ---
 
@@ -33,10 +33,10 @@ class Learner(Protocol):
 
     model: Any
     notes: list[str]  # for the user; the training loop shows and removes them
-    ended: bool = False  # whether training has converged
+    has_converged: bool = False  # whether training has converged
 
     def step(self, batch: Batch, step: int, lr_fraction: float) -> dict[str, float]:
-        """Learns from a batch, with this fraction of the peak learning rate; the mean loss of each target before it."""
+        """Learns from a batch, with this fraction of the peak learning rate; returns the mean loss of each target."""
         ...
 
     def evaluate(self, batch: Batch) -> dict[str, float]:
@@ -61,13 +61,13 @@ class Learner(Protocol):
 
     def time_step(self, batch: Batch) -> float:
         """Seconds of a step, measured on steps that are discarded; may also tune the number of threads."""
-        seconds = min(self._time_one_step(batch) for _ in range(BENCHMARK_STEPS))  # the first may have to be compiled
+        seconds = min(self._time_one_step(batch) for _ in range(NUM_TIMED_STEPS))  # the first may have to be compiled
         return max(seconds, math.ulp(1.0))
 
     def _time_one_step(self, batch: Batch) -> float:
-        began = time.monotonic()
+        start = time.monotonic()
         self.step(batch, 0, 0.0)
-        return time.monotonic() - began
+        return time.monotonic() - start
 
     def prepass(self, objective: Objective, source: Any) -> None:
         """Gathers statistics of all of the text before training, if needed."""
@@ -134,45 +134,51 @@ class CountingLearner(Learner):
 
 
 LBFGS_HISTORY = 6  # past steps that L-BFGS keeps; more cost memory and help little
-STILL = 1e-4  # converged if ten steps decrease the loss by less than this fraction
-FLAT_GRADIENT = 1e-5  # converged if |gradient| / |weights| is below this
+MIN_RELATIVE_DECREASE = 1e-4  # converged if ten steps decrease the loss by a smaller fraction
+MIN_RELATIVE_GRADIENT = 1e-5  # converged if |gradient| / |weights| is below this
 
 
 class CRFLearner(CountingLearner):
-    """Trains a CRF by L-BFGS: each step is one step of the search over all sentences.
+    """Trains a CRF by L-BFGS: each step is one step of the optimizer over all sentences.
 
-    The state of the search is saved with every checkpoint, so that a killed run ends in the same bits.
+    The state of the optimizer is saved with every checkpoint, so that a killed run ends in the same bits.
     """
 
     model: CRFModel
 
     def __init__(self, network: CRFModel, recipe: Recipe) -> None:
         super().__init__(network, recipe)
-        self.ended = False
+        self.has_converged = False
         self.threads = recipe.threads or len(os.sched_getaffinity(0))
         self._problem: CRFProblem | None = None
-        self._search: LBFGSOptimizer | None = None
+        self._optimizer: LBFGSOptimizer | None = None
         self._state: dict[str, np.ndarray] | None = None
 
     def initialize(self) -> None:
         """All weights start at 0."""
-        self._search = self._state = None
-        self.ended = False
+        self._optimizer = self._state = None
+        self.has_converged = False
 
     def step(self, batch: Batch, step: int, lr_fraction: float) -> dict[str, float]:
-        problem, search = self._problem_and_search(batch)
-        loss = search.value
-        is_stuck = not search.step()
-        is_flat = np.linalg.norm(search.slope) <= FLAT_GRADIENT * max(1.0, float(np.linalg.norm(search.point)))
-        self.ended = is_stuck or bool(is_flat) or search.recent_decrease() < STILL * abs(search.value)
-        self.model.set_weights(search.point)
+        problem, optimizer = self._problem_and_optimizer(batch)
+        loss = optimizer.value
+        is_stuck = not optimizer.step()
+        is_gradient_small = np.linalg.norm(optimizer.slope) <= MIN_RELATIVE_GRADIENT * max(
+            1.0, float(np.linalg.norm(optimizer.point))
+        )
+        self.has_converged = (
+            is_stuck
+            or bool(is_gradient_small)
+            or optimizer.recent_decrease() < MIN_RELATIVE_DECREASE * abs(optimizer.value)
+        )
+        self.model.set_weights(optimizer.point)
         return {"tag": loss / max(1, len(problem.gold_labels))}
 
-    def _problem_and_search(self, batch: Batch) -> tuple[CRFProblem, LBFGSOptimizer]:
+    def _problem_and_optimizer(self, batch: Batch) -> tuple[CRFProblem, LBFGSOptimizer]:
         if self._problem is None:
             self._problem = self.model.make_problem(batch.inputs, batch.targets["tag"], self.threads)
-        if self._search is None:
-            self._search = LBFGSOptimizer(
+        if self._optimizer is None:
+            self._optimizer = LBFGSOptimizer(
                 self._problem.objective,
                 np.zeros(self._problem.size),
                 memory=LBFGS_HISTORY,
@@ -181,7 +187,7 @@ class CRFLearner(CountingLearner):
                 curvature=self._problem.curvature,
             )
             self._state = None
-        return self._problem, self._search
+        return self._problem, self._optimizer
 
     def evaluate(self, batch: Batch) -> dict[str, float]:
         """No loss: the model is evaluated by its predictions."""
@@ -189,26 +195,26 @@ class CRFLearner(CountingLearner):
 
     def time_step(self, batch: Batch) -> float:
         """Seconds of one evaluation of the objective; a step is hardly more."""
-        problem, _ = self._problem_and_search(batch)
-        began = time.monotonic()
+        problem, _ = self._problem_and_optimizer(batch)
+        start = time.monotonic()
         problem.objective(np.zeros(problem.size))
-        return time.monotonic() - began
+        return time.monotonic() - start
 
     def save(self, folder: Path) -> None:
-        assert self._search is not None
+        assert self._optimizer is not None
         save_file(self.model.arrays(), folder / WEIGHTS_FILE)
-        state = self._search.arrays() | {"ended": np.array([self.ended])}
+        state = self._optimizer.arrays() | {"ended": np.array([self.has_converged])}
         save_file({name: np.ascontiguousarray(array) for name, array in state.items()}, folder / LEARNER_STATE_FILE)
 
     def load(self, folder: Path) -> None:
-        self._search, self._state = None, load_file(folder / LEARNER_STATE_FILE)
-        self.ended = bool(self._state.pop("ended")[0])
+        self._optimizer, self._state = None, load_file(folder / LEARNER_STATE_FILE)
+        self.has_converged = bool(self._state.pop("ended")[0])
         self.model.load(load_file(folder / WEIGHTS_FILE))
 
 
 # --- EM: expected counts, epoch by epoch ---
 
-BLOCK = 1 << 22  # tokens that are counted together
+BLOCK_TOKENS = 1 << 22  # tokens that are counted at once
 
 
 class EMLearner(CountingLearner):
@@ -219,14 +225,14 @@ class EMLearner(CountingLearner):
 
     def __init__(self, network: Any, recipe: Recipe) -> None:
         super().__init__(network, recipe)
-        self.epoch = 1
+        self.steps_per_epoch = 1
 
     def prepass(self, objective: Objective, source: Subset) -> None:
         """Counts the tokens of the text and the steps of an epoch."""
-        self.epoch = objective.steps(source, self.recipe.batch)
+        self.steps_per_epoch = objective.steps(source, self.recipe.batch)
         counts = np.zeros(self.model.vocab_size, np.int64)
-        for start in range(0, source.num_tokens, BLOCK):
-            ids, _ = source.token_slice(start, min(start + BLOCK, source.num_tokens))
+        for start in range(0, source.num_tokens, BLOCK_TOKENS):
+            ids, _ = source.token_slice(start, min(start + BLOCK_TOKENS, source.num_tokens))
             counts += np.bincount(ids, minlength=len(counts))
         unit = objective.text_unit if isinstance(objective, WholeTexts) else "document"
         counts[self.model.end] += len(source.by_sentence() if unit == "sentence" else source)
@@ -238,12 +244,12 @@ class EMLearner(CountingLearner):
     def step(self, batch: Batch, step: int, lr_fraction: float) -> dict[str, float]:
         targets = batch.targets["next"]
         loss = self.model.accumulate(batch.inputs["tokens"], batch.inputs["lengths"], targets)
-        if (step + 1) % self.epoch == 0:
+        if (step + 1) % self.steps_per_epoch == 0:
             self.model.update()
         return {"next": loss / len(targets)} if len(targets) else {}
 
     def conclude(self) -> None:
-        """If the time budget ended within the first epoch, updates the parameters from the part of the text seen."""
+        """If the time budget ended within the first epoch, updates the parameters from the text read so far."""
         if not self.model.iterations and self.model.has_expectations:
             self.model.update()
             self.notes.append("time was up before all text was seen once: it learned from a part of it (--time)")
@@ -272,13 +278,13 @@ class LinearLearner(CountingLearner):
         self.weights = label_weights
 
     def step(self, batch: Batch, step: int, lr_fraction: float) -> dict[str, float]:
-        limit = self.recipe.time if self.recipe.time is not None else MAX_FIT_SECONDS
+        max_seconds = self.recipe.time if self.recipe.time is not None else MAX_FIT_SECONDS
         labels, weights = batch.targets.get("label"), None
         if self.weights is not None and labels is not None and labels.ndim == 1:
             weights = np.where(is_supervised(labels), np.array(self.weights)[np.maximum(labels, 0)], 0.0)
-        fitted = self.model.fit(batch.inputs, batch.targets, weights=weights, seconds=limit)
+        fitted = self.model.fit(batch.inputs, batch.targets, weights=weights, seconds=max_seconds)
         if fitted.stop_reason == "time":
-            subject = f"after {limit:,.0f} s the best weights were not found yet"
+            subject = f"after {max_seconds:,.0f} s the best weights were not found yet"
             self.notes.append(f"{subject}: the best so far are kept; --time gives more")
         return {self.model.heads[0]: fitted.loss}
 

@@ -57,7 +57,7 @@ def learner_for(
 
 
 def prepass(learner: Learner, objective: Objective, source: Any) -> None:
-    """Shows all of the text to learners that need statistics of it first."""
+    """Collects statistics of all of the text for learners that need them before training."""
     learner.prepass(objective, source)
 
 
@@ -80,7 +80,7 @@ def load_model(
 
 
 def load_torch_weights(network: Any, weights: Path, quantized: bool) -> Any:
-    """Loads weights into a network; `quantized` weights are int8."""
+    """Loads weights into a torch network; `quantized`: they are int8."""
     from safetensors.torch import load_file as load_tensors
 
     if quantized:
@@ -92,7 +92,7 @@ def load_torch_weights(network: Any, weights: Path, quantized: bool) -> Any:
     return network.load(tensors, file=str(weights)).eval()
 
 
-POOLER_PREFIX = "heads.pair.pool."  # what BERT learned to read [CLS] with; a head that reads it too begins with it
+POOLER_PREFIX = "heads.pair.pool."  # BERT's pooler of [CLS], which initializes that of task heads
 
 
 def task_learner(
@@ -108,8 +108,8 @@ def task_learner(
     """The learner of a task; `pretrained` are the tensors of the pre-trained run."""
     if spec.learning == "counting":
         model = build_linear_model(spec, tokenizer, task, adaptation)
-        full_batch = uses_full_batch(spec, task)
-        return CRFLearner(model, recipe) if full_batch else LinearLearner(model, recipe, label_weights)
+        is_full_batch = uses_full_batch(spec, task)
+        return CRFLearner(model, recipe) if is_full_batch else LinearLearner(model, recipe, label_weights)
     from forebear.training.gradient import GradientLearner, choose_device
 
     model = build_task_model(spec, tokenizer, task, adaptation, label_weights)
@@ -155,14 +155,14 @@ def build_linear_model(spec: ModelSpec, tokenizer: Tokenizer, task: Task, adapta
     from forebear.data.unicode import word_shapes
     from forebear.statistical.linear import LinearModel
 
-    kind, pairs = task.linear_kind
+    kind, is_pair_task = task.linear_kind
     max_order = 2 if tokenizer.kind == "words" else 3  # characters and subwords carry less information
     return LinearModel(
         kind,  # pyright: ignore[reportArgumentType]
         vocabulary=tokenizer.vocab_size,
         answers=task.num_answers,
         order=max_order if spec.order is None else min(spec.order, max_order),
-        pairs=pairs,
+        pairs=is_pair_task,
         skipped=tokenizer.special_ids - {tokenizer.unk_id},
         shapes=word_shapes(tokenizer.vocabulary()) if kind in ("tag", "span") else None,
     )
@@ -173,7 +173,7 @@ def balanced_label_weights(task: Task, examples: Sequence[Any]) -> tuple[float, 
     labels = task.labels
     if not labels:
         return None
-    label_sets = [e.label if isinstance(e.label, tuple) else (str(e.label),) for e in examples]
+    label_sets = [example.label if isinstance(example.label, tuple) else (str(example.label),) for example in examples]
     counts = Counter(chain.from_iterable(label_sets))
     if task.kind == "several":  # for each label: negatives per positive
         return tuple((len(examples) - counts[label]) / max(1, counts[label]) for label in labels)
@@ -247,7 +247,7 @@ def spill_to_run_folder(network: Any, folder: RunFolder) -> Iterator[None]:
 
 
 def save_ngram_store(network: NgramModel, folder: RunFolder) -> None:
-    """Builds the hash table of a run's weights if the model is large; a read-only folder does without."""
+    """Builds the hash table of a run's weights if the model is large and the folder is writable."""
     file = folder.path / NGRAM_STORE_FILE
     if network.tally.folder is None:  # no process is counting here
         _remove_leftovers(folder)
@@ -255,7 +255,7 @@ def save_ngram_store(network: NgramModel, folder: RunFolder) -> None:
         if (table := network.build_store(file)) is not None:
             stamp_store(file, folder.metadata["weights"]["sha256"])
             _mark_verified(file)
-            if network.is_imported:  # nothing else is left of imported probabilities
+            if network.is_imported:  # its probabilities are nowhere else in memory
                 network.use_store(table, lambda: _memory_map_weights(folder))
         else:
             file.unlink(missing_ok=True)  # left by an earlier model
@@ -266,9 +266,9 @@ def save_ngram_store(network: NgramModel, folder: RunFolder) -> None:
 def _mark_verified(file: Path) -> None:
     """Records that this file is valid as long as it does not change."""
     with suppress(OSError):  # without a cache it is only verified again
-        note = _verification_mark(file)
-        note.parent.mkdir(parents=True, exist_ok=True)
-        note.touch()
+        mark = _verification_mark(file)
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
 
 
 def _verification_mark(file: Path) -> Path:

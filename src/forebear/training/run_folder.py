@@ -79,16 +79,16 @@ RUN_FILE, METRICS_FILE, CARD_FILE, CHECKPOINTS_FOLDER = "run.json", "metrics.jso
 @contextlib.contextmanager
 def lock_folder(folder: Path, message: str) -> Iterator[None]:
     """Locks a folder for this process, or raises an error with this message; the lock ends with the process."""
-    handle = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        os.close(handle)
+        os.close(descriptor)
         raise InputError(message, file=folder, hint="wait for it, or stop it first") from error
     try:
         yield
     finally:
-        os.close(handle)
+        os.close(descriptor)
 
 
 @dataclass(eq=False)
@@ -305,7 +305,7 @@ def _rounded_for_json(value: Any) -> Any:
 # --- List of runs ---
 
 MAX_SEARCH_DEPTH = 4  # levels of folders that are searched
-RUN_REMAINS = (CHECKPOINTS_FOLDER, METRICS_FILE, "tokenizer.json")  # two identify a broken run without run.json
+RUN_REMAINS = (CHECKPOINTS_FOLDER, METRICS_FILE, "tokenizer.json")  # two of them: a broken run without run.json
 
 
 @dataclass(frozen=True)

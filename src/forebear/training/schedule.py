@@ -7,10 +7,10 @@ from typing import Any
 
 from forebear.training.settings import Recipe
 
-WARMUP = 100  # steps, or a tenth of a shorter run
-MIN_TIMED_SHARE = 0.02  # of the time budget: the speed is measured for at least so long
-MAX_COOLDOWN = 0.9  # of a run with a time budget
+DEFAULT_WARMUP = 100  # steps, or a tenth of a shorter run
 MIN_WARMUP = 10  # steps, or half of an even shorter run
+MIN_TIMED_SHARE = 0.02  # of the time budget: the minimum duration over which the speed is measured
+MAX_COOLDOWN = 0.9  # of a run with a time budget
 
 
 @dataclass
@@ -24,11 +24,11 @@ class Schedule:
 
     warmup: int
     total: int | None  # number of steps, once known
-    fall: int | None
+    fall: int | None  # step at which the cooldown starts
     time: float | None  # time budget in seconds
     cooldown: float
     schedule: str | None = None
-    middle: tuple[int, float] = (0, 0.0)  # step and seconds from which the speed is measured
+    timing_start: tuple[int, float] = (0, 0.0)  # step and seconds from which the speed is measured
 
     @classmethod
     def for_recipe(
@@ -40,9 +40,9 @@ class Schedule:
             total = max(1, round(recipe.tokens / (tokens_per_step or recipe.batch)))
         elif recipe.epochs is not None:
             total = max(1, round(recipe.epochs * steps_per_epoch))
-        guess = total or max(1, round((recipe.time or 0) / max(seconds_per_step, 1e-9)))
-        # Measured on a busy machine, a guess may be far too low.
-        default_warmup = min(WARMUP, max(guess // 10, min(MIN_WARMUP, guess // 2)))
+        estimated_steps = total or max(1, round((recipe.time or 0) / max(seconds_per_step, 1e-9)))
+        # On a busy machine the estimate may be far too low.
+        default_warmup = min(DEFAULT_WARMUP, max(estimated_steps // 10, min(MIN_WARMUP, estimated_steps // 2)))
         if total is None:  # speed must be measured before the cooldown
             cooldown = min(cooldown, MAX_COOLDOWN)
         elif fall is None and recipe.schedule != "root":
@@ -55,10 +55,10 @@ class Schedule:
         if self.total is not None or self.time is None or not step:
             return
         cooldown_start = self.time * (1 - self.cooldown)
-        if not self.middle[0] and seconds >= cooldown_start / 2:
-            self.middle = step, seconds
+        if not self.timing_start[0] and seconds >= cooldown_start / 2:
+            self.timing_start = step, seconds
         if seconds >= cooldown_start:
-            steps, duration = step - self.middle[0], seconds - self.middle[1]
+            steps, duration = step - self.timing_start[0], seconds - self.timing_start[1]
             if duration < MIN_TIMED_SHARE * self.time and seconds < self.time:  # too few steps to measure
                 return
             seconds_per_step = duration / steps if steps else seconds / step
@@ -85,13 +85,13 @@ class Schedule:
         return min(1.0, seconds / self.time) if self.time else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        return {"warmup": self.warmup, "total": self.total, "fall": self.fall, "middle": list(self.middle)}
+        return {"warmup": self.warmup, "total": self.total, "fall": self.fall, "middle": list(self.timing_start)}
 
     @classmethod
     def from_dict(cls, state: dict[str, Any], recipe: Recipe) -> Schedule:
-        middle = (state["middle"][0], state["middle"][1])
+        timing_start = (state["middle"][0], state["middle"][1])
         cooldown = recipe.cooldown if recipe.time is None else min(recipe.cooldown, MAX_COOLDOWN)
-        return cls(state["warmup"], state["total"], state["fall"], recipe.time, cooldown, recipe.schedule, middle)
+        return cls(state["warmup"], state["total"], state["fall"], recipe.time, cooldown, recipe.schedule, timing_start)
 
 
 def is_eval_step(step: int, every: int | None) -> bool:

@@ -94,11 +94,11 @@ def merge_recipe(*layers: Mapping[str, Any]) -> Recipe:
         if any(name in values for name in BUDGETS):
             settings = {name: value for name, value in settings.items() if name not in BUDGETS}
         settings |= values
-    types = {field.name: str(field.type) for field in fields(Recipe)}
+    field_types = {field.name: str(field.type) for field in fields(Recipe)}
     for name in settings:
-        if name not in types:
-            raise InputError(f"a recipe has no setting {name!r}", hint=suggest(name, types))
-    return Recipe(**{name: _parse_value(name, types[name], value) for name, value in settings.items()})
+        if name not in field_types:
+            raise InputError(f"a recipe has no setting {name!r}", hint=suggest(name, field_types))
+    return Recipe(**{name: _parse_value(name, field_types[name], value) for name, value in settings.items()})
 
 
 def _parse_value(name: str, field_type: str, value: Any) -> Any:

@@ -1,6 +1,6 @@
 """Training with several processes of one machine that share weights, gradients and moments in memory.
 
-Nothing is sent. In a step every process writes its gradients where all can read them, sums those of its slice in the
+No tensors are sent. In a step every process writes its gradients to shared memory, sums those of its slice in the
 order of the processes, as one process would sum those of its micro-batches, and updates its slice of the weights.
 """
 
@@ -17,7 +17,7 @@ from forebear.training.distributed import StepResult, TrainStep, split_in_order
 from forebear.training.gradient import AdamW, GradientLearner, MicroBatch
 from forebear.training.worker_processes import PipeConnection, WorkerPool
 
-ALIGNMENT = 16  # numbers that a processor may load at once: tensors and slices begin at a multiple of them
+ALIGNMENT = 16  # numbers of a SIMD register, or more: tensors and slices start at a multiple of it
 
 
 class SharedMemorySync:
@@ -30,19 +30,19 @@ class SharedMemorySync:
         sections = [parameters, *[trainable] * (2 + connection.size)]
         num_bytes = 4 * sum(_aligned_size(tensor) for section in sections for tensor in section.values())
         if isinstance(connection, PipeConnection):
-            handle = connection.receive_file()
+            descriptor = connection.receive_file()
         else:
-            handle = os.memfd_create("forebear")  # without a name: it is gone when the last process is
-            os.ftruncate(handle, num_bytes)
-            connection.send_file(handle)
-        numbers = torch.frombuffer(mmap.mmap(handle, num_bytes), dtype=torch.float32)
-        os.close(handle)  # the mapping stays
+            descriptor = os.memfd_create("forebear")  # anonymous: freed when the last process ends
+            os.ftruncate(descriptor, num_bytes)
+            connection.send_file(descriptor)
+        buffer = torch.frombuffer(mmap.mmap(descriptor, num_bytes), dtype=torch.float32)
+        os.close(descriptor)  # the mapping stays
         views: list[dict[str, Tensor]] = []
         start = 0
         for section in sections:
             views.append({})
             for name, tensor in section.items():
-                views[-1][name] = numbers[start : start + tensor.numel()].view(tensor.shape)
+                views[-1][name] = buffer[start : start + tensor.numel()].view(tensor.shape)
                 start += _aligned_size(tensor)
         self.weights, self.means, self.squares, *self.process_gradients = views  # gradients of each process
 
@@ -62,9 +62,11 @@ class SharedMemorySync:
         counts = self.connection.all_merge(counts, lambda processes: processes[0])
         for name, count in state["step"].items():
             count.fill_(counts[name])
-        # An optimizer for our slice; it shares its step counts with that of all parameters, which is saved.
+        # An optimizer of the local slice; it shares its step counts with that of all parameters, which is saved.
         recipe, weights = learner.recipe, self._slices({name: self.weights[name] for name in state["step"]})
-        self.slice_optimizer = AdamW(weights, decay=recipe.decay, memory=recipe.memory, lr_scales=learner.lr_scales)
+        self.slice_optimizer = AdamW(
+            weights, weight_decay=recipe.decay, beta2=recipe.memory, lr_scales=learner.lr_scales
+        )
         self.slice_optimizer.state = {
             "step": {name: state["step"][name] for name in weights},
             "exp_avg": self._slices(self.means),
@@ -73,26 +75,26 @@ class SharedMemorySync:
         self.gradient_slices = [self._slices(gradients) for gradients in self.process_gradients]
 
     def _slices(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Our numbers of each tensor that has any for us, as a row: a matrix stays one, and decays.
+        """The slice of each tensor for this process, if not empty; that of a matrix has one row, so that it decays.
 
-        They begin where a processor would load them at once: the last few, which do not fill what it loads, are
-        computed differently, and must be the same few as in the whole tensor. The leader has some of every tensor, as
-        it counts the steps of all.
+        Slices start at a multiple of ALIGNMENT: the last numbers, which do not fill a SIMD register, are computed
+        differently, and must be the same ones as in the whole tensor. The leader has a part of every tensor, as it
+        counts the steps of all.
         """
         slices: dict[str, Tensor] = {}
         for name, tensor in tensors.items():
             size = -(-tensor.numel() // (self.connection.size * ALIGNMENT)) * ALIGNMENT
-            numbers = tensor.view(-1)[size * self.connection.rank : size * (self.connection.rank + 1)]
-            if numbers.numel():
-                slices[name] = numbers.view(1, -1) if tensor.dim() > 1 else numbers
+            local_values = tensor.view(-1)[size * self.connection.rank : size * (self.connection.rank + 1)]
+            if local_values.numel():
+                slices[name] = local_values.view(1, -1) if tensor.dim() > 1 else local_values
         return slices
 
-    def assign(self, parts: Sequence[MicroBatch]) -> list[list[MicroBatch]]:
-        return split_in_order(parts, self.connection.size)
+    def assign(self, micro_batches: Sequence[MicroBatch]) -> list[list[MicroBatch]]:
+        return split_in_order(micro_batches, self.connection.size)
 
     def compute_gradients(self, message: TrainStep) -> StepResult | None:
-        """Computes our gradients and writes them where all can read them."""
-        losses = self.learner.accumulate_gradients(message.parts, message.counts, message.step)
+        """Computes the gradients of this process and writes them to shared memory."""
+        losses = self.learner.accumulate_gradients(message.micro_batches, message.counts, message.step)
         if losses is None:
             return None
         names = set()
@@ -127,7 +129,7 @@ class SharedMemorySync:
         return True
 
     def gather_state(self) -> None:
-        """Every process has everything already."""
+        """Nothing to do: every process has all of the state."""
 
 
 def _aligned_size(tensor: Tensor) -> int:

@@ -16,7 +16,7 @@ from forebear.objectives.input_format import InputFormat
 from forebear.tasks.task import ProgressFn, Task, predict_logits
 from forebear.tasks.task_batches import ExampleRows
 
-TEACHER_TARGET = "_taught"  # suffix of target names: the teacher's logits
+TEACHER_SUFFIX = "_taught"  # of the names of targets that are the teacher's logits
 MIN_PROBABILITY = 1e-30  # its logarithm is finite in single precision
 
 
@@ -49,8 +49,8 @@ class DistillationConfig:
         """The layer losses in use, with their weights."""
         return {name: weight for name, weight in asdict(self).items() if name in ("hidden", "attention") and weight}
 
-    def soft_targets_only(self) -> DistillationConfig:
-        """The same student without distillation: all weights are 0."""
+    def without_distillation(self) -> DistillationConfig:
+        """The same without distillation: all weights are 0."""
         return replace(self, share=0.0, hidden=0.0, attention=0.0)
 
 
@@ -58,10 +58,10 @@ class DistillationConfig:
 class DistillationObjective:
     """Another objective with targets of the teacher in training; held-out batches have the labels alone.
 
-    lessons  the training source
-    mixed    targets whose labels and teacher are one loss, under a name of its own
-    matched  layer losses, computed at every token
-    weights  weights of targets
+    train_source   the training source; other sources are held out
+    mixed_targets  targets whose labels and teacher outputs are one loss, under a name of its own
+    layer_targets  layer losses, computed at every token
+    weights        weights of targets
     """
 
     inner: Objective
@@ -80,7 +80,7 @@ class DistillationObjective:
         batch = self.inner.batch(source, size, key)
         if source is not self.train_source:
             return batch
-        names = {name: name + TEACHER_TARGET for name in self.mixed_targets}
+        names = {name: name + TEACHER_SUFFIX for name in self.mixed_targets}
         targets = {names.get(name, name): target for name, target in batch.targets.items()}
         targets |= {name: np.zeros(batch.num_target_tokens, np.int64) for name in self.layer_targets}
         return replace(batch, targets=targets, weights={**batch.weights, **self.weights})
@@ -109,8 +109,8 @@ class Teacher:
         logits = predict_logits(self.model, teacher_rows, progress)
         if "tag" in rows.targets:
             answers = self.task.predictions(examples, teacher_rows, logits)  # with a CRF: the marginals of each word
-            return {f"tag{TEACHER_TARGET}": _scatter_to_words(rows, [answer.probabilities for answer in answers])}
-        return {f"{name}{TEACHER_TARGET}": _pad_logits(logits[name]) for name in rows.targets}
+            return {f"tag{TEACHER_SUFFIX}": _scatter_to_words(rows, [answer.probabilities for answer in answers])}
+        return {f"{name}{TEACHER_SUFFIX}": _pad_logits(logits[name]) for name in rows.targets}
 
 
 def _pad_logits(logits: Sequence[np.ndarray]) -> np.ndarray:
@@ -128,12 +128,12 @@ def _scatter_to_words(rows: ExampleRows, word_probabilities: Sequence[np.ndarray
     starts = np.cumsum([0, *map(len, word_probabilities)])[:-1]
     targets = np.full((len(rows.tokens), log_probs.shape[1]), np.nan, np.float32)
     is_supervised = rows.answer_spans != IGNORE_INDEX
-    words = starts[np.repeat(rows.examples, rows.lengths)] + rows.answer_spans
-    targets[is_supervised] = log_probs[words[is_supervised]]
+    word_rows = starts[np.repeat(rows.examples, rows.lengths)] + rows.answer_spans
+    targets[is_supervised] = log_probs[word_rows[is_supervised]]
     return targets
 
 
-def without_labels(rows: ExampleRows, num_labeled: int) -> ExampleRows:
+def mask_labels(rows: ExampleRows, num_labeled: int) -> ExampleRows:
     """The same rows, with the labels of all but the first examples removed."""
     is_unlabeled = {
         len(rows): np.arange(len(rows)) >= num_labeled,

@@ -1,7 +1,7 @@
-"""Training with several processes: who starts them, how many there are, and the connection between them.
+"""Training with several processes: how they are started, their number, and the connection between them.
 
-The first process (the leader, rank 0) has the training loop, the run folder and the text. It tells the others (the
-workers) what to do, message by message, and each message is answered when it is done.
+The first process (the leader, rank 0) has the training loop, the run folder and the text. It sends messages to the
+others (the workers), which perform and answer them one by one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 WORKER_PROGRAM = (
     "import sys; from forebear.training.worker_processes import run_worker; run_worker(*map(int, sys.argv[1:]))"
 )
-EXIT_TIMEOUT = 10  # seconds that a process may take to end once it was told to
+EXIT_TIMEOUT = 10  # seconds that a process may take to end
 LOST_HINT = "often a lack of memory: the same command goes on from the last checkpoint, also with fewer --processes"
 TORCHRUN_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 SHUTDOWN_GRACE = 25  # seconds in which the leader may save and end the workers after a signal to all processes
@@ -93,10 +93,10 @@ SINGLE_PROCESS = ProcessGroup()
 
 @contextmanager
 def launch_processes(processes: int | None = None, *, shard: bool = False) -> Iterator[ProcessGroup | None]:
-    """The processes of a command; they are started when they are needed.
+    """The processes of a command, started when they are needed.
 
-    Where torchrun or another program has started them already, those are used. None: this process was one of the
-    workers of such a program, and its work is done.
+    Where torchrun or another program has started them already, those are used. None: this process was one of its
+    workers, and has finished.
     """
     if all(name in os.environ for name in TORCHRUN_VARIABLES):
         if processes is not None:
@@ -186,15 +186,15 @@ class ProcessConnection(Protocol):
     local_size: int
 
     def all_merge(self, value: Any, merge: Merge) -> Any:
-        """What the leader makes of the values of all, in the order of ranks; nobody continues before it is known."""
+        """The values of all processes, in the order of ranks, as merged by the leader; also a barrier."""
         ...
 
 
 class LeaderConnection(ProcessConnection, Protocol):
-    """The end of the leader."""
+    """The leader's end of the connection."""
 
     def send(self, messages: Sequence[Any]) -> None:
-        """Sends a message to each worker, in the order of ranks."""
+        """Sends each worker its message, in the order of ranks."""
         ...
 
     def receive_answers(self) -> list[Any]:
@@ -207,7 +207,7 @@ class LeaderConnection(ProcessConnection, Protocol):
 
 
 class WorkerConnection(ProcessConnection, Protocol):
-    """The end of a worker."""
+    """A worker's end of the connection."""
 
     def receive(self) -> Any: ...
 
@@ -217,7 +217,7 @@ class WorkerConnection(ProcessConnection, Protocol):
 class WorkerPool:
     """The leader's end of pipes to workers, which it starts as fresh interpreters.
 
-    They have a session of their own, which keeps Ctrl-C from them. If this process dies, they end.
+    Each has its own session, so that Ctrl-C does not reach it. If this process dies, they end.
     """
 
     rank = local_rank = 0
@@ -261,21 +261,21 @@ class WorkerPool:
         self.send([merged] * (self.size - 1))
         return merged
 
-    def send_file(self, handle: int) -> None:
+    def send_file(self, descriptor: int) -> None:
         """Gives all workers an open file."""
         for connection, process in zip(self.connections, self.processes, strict=True):
-            send_handle(connection, handle, process.pid)
+            send_handle(connection, descriptor, process.pid)
 
     def failure_cause(self, error: Exception) -> Exception:
         for connection in wait(self.connections, timeout=1):
             try:
                 self._receive(self.connections.index(connection))  # pyright: ignore[reportArgumentType]
-            except Exception as cause:  # noqa: BLE001 - whatever ended one of them is the cause
+            except Exception as cause:  # noqa: BLE001 - any error of a worker is the cause
                 return cause
         return error
 
     def close(self, timeout: float = EXIT_TIMEOUT) -> None:
-        """Ends the workers once they have finished what they are doing, or after so many seconds."""
+        """Ends the workers when they have finished their message, or after `timeout` seconds."""
         if timeout:
             _dismiss_workers(self)
         for process in self.processes:
@@ -305,7 +305,7 @@ class WorkerPool:
 
 
 class PipeConnection:
-    """The end of a worker that a `WorkerPool` started."""
+    """The worker's end of a pipe of a `WorkerPool`."""
 
     def __init__(self, pipe: int, rank: int, size: int) -> None:
         self.rank, self.size, self.connection = rank, size, Connection(pipe)
@@ -335,11 +335,11 @@ def _exit_with_leader(pipe: int) -> None:
     os._exit(1)
 
 
-# --- Life of a worker ---
+# --- Main loop of a worker ---
 
 
 def run_worker(pipe: int, rank: int, size: int) -> None:
-    """The program of a worker that a `WorkerPool` started."""
+    """The main function of a worker of a `WorkerPool`."""
     answer_messages(PipeConnection(pipe, rank, size))
 
 
@@ -354,7 +354,7 @@ def answer_messages(connection: WorkerConnection) -> None:
             connection.answer(answer)
     except (EOFError, OSError):  # the leader is gone
         raise SystemExit(1) from None
-    except Exception as error:  # noqa: BLE001 - whatever it is, the leader must hear of it
+    except Exception as error:  # noqa: BLE001 - any error is reported to the leader
         if not isinstance(error, ForebearError):
             message = f"{type(error).__name__} in process {connection.rank}: {error}\n{traceback.format_exc()}"
             error = ForebearError(message)

@@ -9,7 +9,7 @@ import pytest
 from text_comparisons import COUNTS, NETWORK, TWO_MODELS, comparison, row, trial
 
 from forebear.experiments.comparison.cost_plot import plot_text_comparison, text_plot_scale
-from forebear.experiments.comparison.report import COLUMNS, text_comparison_page
+from forebear.experiments.comparison.report import TEXT_COLUMNS, text_comparison_page
 from forebear.experiments.comparison.results import CompressionBaseline, TextComparisonRow, TextTrial
 
 HOSTILE_TEXT = "<script>alert('x')</script>&\"'>"
@@ -70,7 +70,7 @@ def test_report_shows_headline_best_row_and_columns():
     assert second[1].startswith("Network")
     assert "best" in second[1]
     assert "best" not in first[1].split()
-    assert len(first) == len(second) == len(COLUMNS)
+    assert len(first) == len(second) == len(TEXT_COLUMNS)
 
 
 def test_report_table_is_accessible():

@@ -37,12 +37,12 @@ def test_row_mean_and_spread_ignore_failed_trials():
 
 def test_best_so_far_never_rises():
     fluctuating = row("x", 2000, trial(9.0, 2.5, curve=[(1, 4.0), (2, 3.0), (3, 3.5), (5, 2.2)]))
-    assert fluctuating.best_so_far() == [(1, 4.0), (2, 3.0), (5, 2.2)]
+    assert fluctuating.running_minimum() == [(1, 4.0), (2, 3.0), (5, 2.2)]
 
 
 def test_best_so_far_of_seeds_is_their_mean_once_all_have_a_value():
     two_seeds = row("x", 2000, trial(4.0, 2.0, curve=[(1, 4.0)]), trial(6.0, 1.0, seed=1, curve=[(2, 3.0)]))
-    assert two_seeds.best_so_far() == [(2, 3.5), (4, 2.5), (6, 1.5)]
+    assert two_seeds.running_minimum() == [(2, 3.5), (4, 2.5), (6, 1.5)]
 
 
 def test_new_trial_replaces_one_with_the_same_seed():

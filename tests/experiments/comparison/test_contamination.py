@@ -7,7 +7,7 @@ import pytest
 from forebear.data.labeled.source import labeled_source
 from forebear.experiments import pipeline
 from forebear.experiments.comparison.compare import compare
-from forebear.experiments.comparison.verdict import contaminated_rows
+from forebear.experiments.comparison.verdict import contamination_notes
 from labels import lines, write
 from small_runs import trained
 
@@ -43,5 +43,5 @@ def test_run_already_adapted_to_the_examples_is_remarked(tmp_path: Path):
 
 
 def test_contaminated_rows_name_the_training_files():
-    assert contaminated_rows({"A": [], "B": []}) == []
-    assert "from x.tsv and y.tsv already" in contaminated_rows({"A": ["x.tsv", "y.tsv"]})[0]
+    assert contamination_notes({"A": [], "B": []}) == []
+    assert "from x.tsv and y.tsv already" in contamination_notes({"A": ["x.tsv", "y.tsv"]})[0]

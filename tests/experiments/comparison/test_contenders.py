@@ -41,7 +41,7 @@ def test_hmm_takes_part_in_tagging_and_elsewhere_only_by_name():
 def test_comparison_without_text_takes_the_ngram_and_given_runs(tmp_path: Path):
     run = trained("bert", tmp_path, steps=2, to="ngram").path
     ngram, given_run = comparison_origins(texts=[], given=[str(run)])
-    assert (ngram.name, ngram.given) == ("ngram", "")
+    assert (ngram.name, ngram.run_folder) == ("ngram", "")
     assert (given_run.name, given_run.title, given_run.milestone) == ("ngram-2", "BERT (ngram-2)", "bert")
     assert [origin.name for origin in run_origins([str(run), str(run)], [])] == ["ngram", "ngram-2"]
 
@@ -81,7 +81,7 @@ def test_each_ablation_changes_one_field_of_the_full_model():
         for origin in (nsp, whole_words)
     ]
     assert changed == [{"pairs": "none"}, {"whole_words": True}]
-    assert (from_scratch.fresh, fields_of(from_scratch)) == (True, full_fields)
+    assert (from_scratch.is_untrained, fields_of(from_scratch)) == (True, full_fields)
     assert all(origin.differs and origin.papers for origin in (nsp, whole_words, from_scratch))
 
 
@@ -91,5 +91,5 @@ def test_left_to_right_ablation_is_gpt_with_the_shape_of_bert():
     for name in ("width", "depth", "heads", "context", "inner", "dropout", "tokenizer"):
         assert other_fields[name] == full_fields[name]
     assert direction.milestone == "gpt"
-    assert direction.how == {"language": 0.0}  # adapted like BERT, without the auxiliary language model
+    assert direction.adaptation == {"language": 0.0}  # adapted like BERT, without the auxiliary language model
     assert model_spec("gpt").sizes.get("laptop") is None

@@ -148,4 +148,4 @@ def test_variance_over_seeds_makes_a_difference_insignificant():
     difference = score_difference([best, worst], [worse, worse])
     standard_error = np.std([best.mean(), worst.mean()], ddof=1) / 2**0.5
     assert not difference.is_significant
-    assert difference.noise > 1.96 * standard_error
+    assert difference.margin > 1.96 * standard_error

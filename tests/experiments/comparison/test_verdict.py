@@ -5,21 +5,26 @@ from dataclasses import replace
 from text_comparisons import BASELINES, COUNTS, NETWORK, TWO_MODELS, comparison, row, trial
 
 from forebear.experiments.comparison.results import TextTrial
-from forebear.experiments.comparison.verdict import lead_intervals, text_conclusions, text_headline, time_frontier
+from forebear.experiments.comparison.verdict import (
+    lead_intervals,
+    pareto_front_over_time,
+    text_conclusions,
+    text_headline,
+)
 from forebear.settings.units import format_bytes, format_count, format_duration
 
 
 def test_lead_intervals_match_worked_example():
     # The network is at 6.0 and 3.0 bits long after counting has reached 2.5; it overtakes with 2.4 after 40 seconds.
     intervals = [
-        (interval.row.name, interval.start, interval.first, interval.last)
+        (interval.row.name, interval.start, interval.start_bits, interval.end_bits)
         for interval in lead_intervals([NETWORK, COUNTS])
     ]
     assert intervals == [("counts", 2.0, 2.5, 2.5), ("network", 40, 2.4, 2.0)]
 
 
 def test_time_frontier_ignores_leads_above_the_worst_final_result():
-    assert [seconds for seconds, _, _ in time_frontier([NETWORK, COUNTS])] == [2.0, 40, 80, 100.0]
+    assert [seconds for seconds, _, _ in pareto_front_over_time([NETWORK, COUNTS])] == [2.0, 40, 80, 100.0]
 
 
 def test_tiny_improvement_does_not_take_the_lead():

@@ -1,4 +1,4 @@
-"""Probabilities: the lineage's worked examples, a readable twin of Kneser–Ney, and sums of one."""
+"""Smoothing: worked examples by hand, a reference Kneser–Ney, and probabilities that sum to one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tiny_models import END, PADDING, VOCABULARY, contexts, four, made, many, probability, texts
+from small_ngram_models import (
+    END,
+    PADDING,
+    VOCABULARY,
+    contexts,
+    counted_model,
+    lineage_model,
+    next_probs,
+    skewed_texts,
+    text_lists,
+)
 
 from forebear.errors import InputError
 from forebear.statistical.ngram.language_model import NgramModel
@@ -19,60 +29,60 @@ from forebear.statistical.ngram.smoothing import Discounts
 
 
 def test_maximum_likelihood_by_hand():
-    model, ids = four("none")
-    told = probability(model, [ids["的"]])
-    assert told[ids["词性"]] == pytest.approx(2 / 3)
-    assert told[ids["磁铁"]] == pytest.approx(1 / 3)
-    assert probability(model, [END])[ids["判断"]] == pytest.approx(1 / 4)
-    assert probability(model, [ids["词性"]])[END] == pytest.approx(1 / 3)
+    model, ids = lineage_model("none")
+    probs = next_probs(model, [ids["的"]])
+    assert probs[ids["词性"]] == pytest.approx(2 / 3)
+    assert probs[ids["磁铁"]] == pytest.approx(1 / 3)
+    assert next_probs(model, [END])[ids["判断"]] == pytest.approx(1 / 4)
+    assert next_probs(model, [ids["词性"]])[END] == pytest.approx(1 / 3)
 
 
-def test_adding_by_hand():
-    model, ids = four("add")
+def test_add_k_smoothing_by_hand():
+    model, ids = lineage_model("add")
     assert len(ids) == 14  # twelve words, the end and the unknown word
-    told = probability(model, [ids["的"]])
-    assert told[ids["词性"]] == pytest.approx((2 + 1) / (3 + 14))
-    assert told[ids["磁性"]] == told[ids["<unk>"]] == pytest.approx(1 / (3 + 14))
-    half, _ = four("add", k=0.5)
-    assert probability(half, [ids["的"]])[ids["词性"]] == pytest.approx(2.5 / (3 + 7))
-    assert probability(model, [ids["<unk>"]]) == pytest.approx(np.full(14, 1 / 14))  # of what it never saw: nothing
+    probs = next_probs(model, [ids["的"]])
+    assert probs[ids["词性"]] == pytest.approx((2 + 1) / (3 + 14))
+    assert probs[ids["磁性"]] == probs[ids["<unk>"]] == pytest.approx(1 / (3 + 14))
+    model_with_half, _ = lineage_model("add", k=0.5)
+    assert next_probs(model_with_half, [ids["的"]])[ids["词性"]] == pytest.approx(2.5 / (3 + 7))
+    assert next_probs(model, [ids["<unk>"]]) == pytest.approx(np.full(14, 1 / 14))  # uniform after an unseen context
 
 
-def test_a_context_never_seen_leaves_it_to_the_shorter_one():
-    model, ids = four("none", order=3)
-    assert probability(model, [ids["动词"], ids["的"]]) == pytest.approx(probability(model, [ids["的"]]))
+def test_unseen_context_backs_off_to_the_shorter_one():
+    model, ids = lineage_model("none", order=3)
+    assert next_probs(model, [ids["动词"], ids["的"]]) == pytest.approx(next_probs(model, [ids["的"]]))
     counts = model.counts.counts[0]
-    assert probability(model, [ids["<unk>"]]) == pytest.approx(counts / counts.sum())
+    assert next_probs(model, [ids["<unk>"]]) == pytest.approx(counts / counts.sum())
 
 
 @pytest.mark.parametrize(
     ("smoothing", "k", "order"), [("add", 1.0, 2), ("add", 0.01, 2), ("kneser-ney", 1.0, 2), ("kneser-ney", 1.0, 5)]
 )
-def test_part_of_speech_beats_magnetism(smoothing: str, k: float, order: int):
-    model, ids = four(smoothing, order, k)
+def test_smoothed_model_prefers_the_seen_continuation(smoothing: str, k: float, order: int):
+    model, ids = lineage_model(smoothing, order, k)
 
     def score(sentence: str) -> float:
         return model.score([np.array([END, *(ids.get(word, 0) for word in sentence.split()), END])])[0].sum()
 
     assert score("判断 这个 词 的 词性") > score("判断 这个 词 的 磁性") > -np.inf
     blank = [END, *(ids.get(word, 0) for word in "判断 这个 词 的".split())]
-    assert probability(model, blank).argmax() == ids["词性"]
+    assert next_probs(model, blank).argmax() == ids["词性"]
 
 
 @pytest.mark.parametrize("smoothing", ["none", "add", "witten-bell", "stupid", "kneser-ney"])
-def test_of_nothing_all_is_equally_likely(smoothing: str):
-    told = probability(made([], 3, smoothing), [END, 3])
-    assert told == pytest.approx(np.where(np.arange(VOCABULARY) == PADDING, 0, 1 / (VOCABULARY - 1)))
+def test_model_without_counts_is_uniform(smoothing: str):
+    probs = next_probs(counted_model([], 3, smoothing), [END, 3])
+    assert probs == pytest.approx(np.where(np.arange(VOCABULARY) == PADDING, 0, 1 / (VOCABULARY - 1)))
 
 
 # -- Kneser–Ney from its formulas, with <s> and </s> as two words
 
 
-class Twin:
+class ReferenceKneserNey:
     """Interpolated modified Kneser–Ney in dictionaries."""
 
-    def __init__(self, given: list[list[int]], order: int, predictable: list[int]) -> None:
-        rows = [("<s>", *text, END) for text in given]
+    def __init__(self, texts: list[list[int]], order: int, predictable: list[int]) -> None:
+        rows = [("<s>", *text, END) for text in texts]
         self.predictable = predictable
         count = {
             n: Counter(row[end - n : end] for row in rows for end in range(max(n, 2), len(row) + 1))
@@ -106,31 +116,36 @@ class Twin:
         return (follow[word] - discounts[min(follow[word], 3)]) / total + left * lower
 
 
-def agree(given: list[list[int]], order: int) -> NgramModel:
+def assert_equals_reference(text_lists: list[list[int]], order: int) -> NgramModel:
     predictable = [i for i in range(VOCABULARY) if i != PADDING]
-    twin, model = Twin(given, order, predictable), made(given, order)
-    seen = {("<s>", *text)[-n:] for text in given for n in range(1, order)} | {(), (8,), (3, 8), (8, 3)}
-    seen |= {(("<s>", *text)[at : at + n]) for text in given[:9] for n in range(1, order) for at in range(len(text))}
+    reference, model = ReferenceKneserNey(text_lists, order, predictable), counted_model(text_lists, order)
+    seen = {("<s>", *text)[-n:] for text in text_lists for n in range(1, order)} | {(), (8,), (3, 8), (8, 3)}
+    seen |= {
+        (("<s>", *text)[start : start + n])
+        for text in text_lists[:9]
+        for n in range(1, order)
+        for start in range(len(text))
+    }
     for context in sorted((context for context in seen if len(context) < order), key=str)[:40]:
-        told = probability(model, [END if word == "<s>" else word for word in context])
-        expected = [twin.probability(word, context) if word in predictable else 0 for word in range(VOCABULARY)]
-        assert np.abs(told - expected).max() < 1e-7  # logarithms are float32
+        computed = next_probs(model, [END if word == "<s>" else word for word in context])
+        expected = [reference.probability(word, context) if word in predictable else 0 for word in range(VOCABULARY)]
+        assert np.abs(computed - expected).max() < 1e-7  # logarithms are float32
     return model
 
 
-@given(texts, st.integers(1, 4))
+@given(text_lists, st.integers(1, 4))
 @example([[], [], [3]], 3)
-def test_kneser_ney_equals_its_twin(given_texts: list[list[int]], order: int):
-    agree(given_texts, order)
+def test_kneser_ney_equals_the_reference(given_texts: list[list[int]], order: int):
+    assert_equals_reference(given_texts, order)
 
 
 @pytest.mark.parametrize(
-    ("seed", "size", "ways"),
+    ("seed", "size", "estimates"),
     [(6, 60, "half modified modified modified absolute"), (4, 100, "half modified modified modified modified")],
 )
-def test_kneser_ney_equals_its_twin_on_longer_text(seed: int, size: int, ways: str):
-    model = agree(many(seed, size), 5)
-    assert [mine["way"] for mine in model.describe()["discounts"]] == ways.split()
+def test_kneser_ney_equals_the_reference_on_longer_text(seed: int, size: int, estimates: str):
+    model = assert_equals_reference(skewed_texts(seed, size), 5)
+    assert [discounts["way"] for discounts in model.describe()["discounts"]] == estimates.split()
 
 
 def test_discounts_by_hand():
@@ -141,37 +156,39 @@ def test_discounts_by_hand():
     assert Discounts.estimate(np.array([1, 1, 7])).way == Discounts.estimate(np.array([2, 3])).way == "half"
 
 
-def test_thin_counts_are_reported():
-    model, _ = four("kneser-ney", order=3)
+def test_discounts_estimated_from_few_counts_are_noted():
+    model, _ = lineage_model("kneser-ney", order=3)
     (note,) = model.notes
     assert re.search(r"length 1 \(0\.\d+\), 2 \(0\.\d+\), 3 \(0\.\d+\);", note)
     assert model.describe()["notes"] == model.notes
-    assert "impossible" in four("none")[0].notes[0]
-    assert four("add")[0].notes == []
+    assert "impossible" in lineage_model("none")[0].notes[0]
+    assert lineage_model("add")[0].notes == []
 
 
-# -- probability is probability
+# -- probabilities sum to one
 
 
-@given(texts, st.integers(1, 10), st.sampled_from(["none", "add", "witten-bell", "stupid", "kneser-ney"]), contexts)
-def test_probabilities_sum_to_one(given_texts: list[list[int]], order: int, smoothing: str, context: list[int]):
-    told = probability(made(given_texts, order, smoothing, k=0.3), context)
-    assert told.sum() == pytest.approx(1, abs=1e-6)
-    assert told[PADDING] == 0
+@given(
+    text_lists, st.integers(1, 10), st.sampled_from(["none", "add", "witten-bell", "stupid", "kneser-ney"]), contexts
+)
+def test_ngram_probabilities_sum_to_one(given_texts: list[list[int]], order: int, smoothing: str, context: list[int]):
+    probs = next_probs(counted_model(given_texts, order, smoothing, k=0.3), context)
+    assert probs.sum() == pytest.approx(1, abs=1e-6)
+    assert probs[PADDING] == 0
     if smoothing != "none":
-        assert np.delete(told, PADDING).min() > 0  # words that were never seen are never impossible
+        assert np.delete(probs, PADDING).min() > 0  # unseen words are never impossible
 
 
 @pytest.mark.parametrize("smoothing", ["none", "add", "witten-bell", "stupid", "kneser-ney"])
-def test_probabilities_sum_to_one_where_discounts_are_three(smoothing: str):
-    model = made(many(3, 200), 4, smoothing)
+def test_ngram_probabilities_sum_to_one_with_three_discounts(smoothing: str):
+    model = counted_model(skewed_texts(3, 200), 4, smoothing)
     rng = np.random.default_rng(0)
     for _ in range(200):
-        assert probability(model, rng.integers(0, VOCABULARY, 4).tolist()).sum() == pytest.approx(1, abs=1e-6)
+        assert next_probs(model, rng.integers(0, VOCABULARY, 4).tolist()).sum() == pytest.approx(1, abs=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"order": 0}, "order 0"),
         ({"smoothing": "laplace"}, "'laplace'"),
@@ -180,6 +197,6 @@ def test_probabilities_sum_to_one_where_discounts_are_three(smoothing: str):
         ({"never": [END]}, "end of a text"),
     ],
 )
-def test_what_is_no_ngram_model_is_refused(fields: dict, told: str):
-    with pytest.raises(InputError, match=told):
+def test_invalid_ngram_model_settings_are_refused(fields: dict, message: str):
+    with pytest.raises(InputError, match=message):
         NgramModel(**{"order": 2, "vocabulary": VOCABULARY, "end": END, **fields})

@@ -37,7 +37,7 @@ from forebear.experiments.comparison.results import (
     TextTrial,
 )
 from forebear.experiments.comparison.trials import LineCallback, TaskTrialSpec, TextTrialSpec
-from forebear.experiments.evaluator import MEASURED_BYTES, already_trained_on
+from forebear.experiments.evaluator import MAX_EVAL_BYTES, leaked_splits
 from forebear.experiments.unused_settings import UNUSED_BY_LEARNER, settings_kind
 from forebear.registry import LINEAGE, model_spec
 from forebear.settings.units import format_duration, parse_duration
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 COMPARISON_FILE, COMPARISON_PAGE = "comparison.json", "comparison.html"
 RUNS_FOLDER, TASKS_FOLDER = "runs", "tasks"  # of pre-trained and of adapted runs
 DEFAULT_TIME = "2m"  # training time of each model, by default
-MAX_SIZE_DIFFERENCE = 0.01  # relative difference of held-out bytes between tokenizers above which a note is shown
+MAX_SIZE_DIFFERENCE = 0.01  # relative: a larger difference of held-out bytes between tokenizers gets a note
 
 PathLike = str | os.PathLike[str]
 # Called with model name, seed, and a line of the training log or the result of the trial.
@@ -79,7 +79,7 @@ def compare(
     Args:
         texts: Text files, or a prepared corpus.
         task: (name, file of training examples).
-        **options: Options of `compare_on_text` or `compare_on_task`, named as on the command line.
+        **options: Those of `compare_on_text` or `compare_on_task`, named as on the command line.
     """
     if task is not None:
         return compare_on_task(texts, task=task, **options)
@@ -147,13 +147,13 @@ def _comparison_settings(
     return json.loads(json.dumps(settings | others))
 
 
-def _read_comparison(kind: type[ComparisonT], folder: Path) -> tuple[ComparisonT | None, dict[str, Any]]:
+def _read_comparison(comparison_type: type[ComparisonT], folder: Path) -> tuple[ComparisonT | None, dict[str, Any]]:
     """The comparison in the folder and its JSON, {} if it is missing or corrupt; runs are kept either way."""
     data: Any = {}
     with suppress(OSError, ValueError):
         data = json.loads((folder / COMPARISON_FILE).read_text("utf-8"))
     with suppress(ValueError, KeyError, TypeError):
-        return kind.from_dict(data), data
+        return comparison_type.from_dict(data), data
     return None, data if isinstance(data, dict) else {}
 
 
@@ -270,18 +270,18 @@ def compare_on_text(
     if not source.paths:
         raise InputError("nothing to compare", hint="give at least one text")
     word_files = [os.path.abspath(file) for file in words]
-    training = _training_settings(time, held_out, threads)
-    common = TextTrialSpec(
-        "", source.to_dict(), None, tokenizer, vocabulary, training, "", "", overwrite, command, word_files
+    training_settings = _training_settings(time, held_out, threads)
+    common_spec = TextTrialSpec(
+        "", source.to_dict(), None, tokenizer, vocabulary, training_settings, "", "", overwrite, command, word_files
     )
     for file in word_files:
         read_word_eval_file(file)  # errors are raised before any training
     with _comparison_folder(to, RUNS_FOLDER) as folder:
-        settings = _comparison_settings(source, common, seed_values, sizes, words=word_files)
-        comparison = _open_text_comparison(folder, source, settings, common, prompt)
+        settings = _comparison_settings(source, common_spec, seed_values, sizes, words=word_files)
+        comparison = _open_text_comparison(folder, source, settings, common_spec, prompt)
         comparison = replace(comparison, limit=limit, rows=tuple(row for row in comparison.rows if row.name in LINEAGE))
 
-        spec = replace(common, prompt=comparison.prompt)
+        spec = replace(common_spec, prompt=comparison.prompt)
         rows = [
             _text_row(name, seed_values, replace(spec, milestone=name, size=sizes.get(name)), folder) for name in names
         ]
@@ -322,7 +322,7 @@ def _open_text_comparison(
     facts, baselines = _machine_facts(trial.command), ()
     if not is_corpus(source):  # a prepared corpus does not contain the text itself
         mode = cast("SentenceMode", source.sentences)
-        text = split_text(source.paths, source.reading, trial.settings["held_out"], MEASURED_BYTES, mode)
+        text = split_text(source.paths, source.reading, trial.settings["held_out"], MAX_EVAL_BYTES, mode)
         facts |= {"documents": text.num_documents, "bytes": text.num_bytes, "held_out_bytes": text.held_out_bytes}
         prompt = first_words(text) if prompt is None else prompt
         baselines = compression_baselines(text)
@@ -396,26 +396,28 @@ def compare_on_task(
     if not source.paths and any(value is not None for value in (time, tokenizer, vocabulary)):
         message = "--time, --tokenizer and --vocabulary mean nothing where no text is given to pre-train on"
         raise InputError(message, hint="leave them out; --adapt-time is for learning the task")
-    name, train = task
+    given_task, train = task
     splits = {split: os.fspath(file) for split, file in (("dev", dev), ("test", test)) if file is not None}
-    task_name = None if name == "auto" else name
+    task_name = None if given_task == "auto" else given_task
     examples, notes = labeled_source(os.fspath(train), task=task_name, form=form, **splits, **dict(labelled or {}))
     run_paths = [os.fspath(run) for run in runs]
     participants = contenders.comparison_rows(source.paths, run_paths, only, ablate, sizes, tokenizer, examples.task)
     participants = contenders.rows_for_task(participants, examples.task, only or ())
-    adapting = {"time": None if adapt_time is None else parse_duration(adapt_time), "threads": threads}
+    adapt_settings = {"time": None if adapt_time is None else parse_duration(adapt_time), "threads": threads}
     examples = contenders.with_test_split(examples, test_share)
-    training = _training_settings(time, held_out, threads)
-    pretrain = TextTrialSpec("", source.to_dict(), None, tokenizer, vocabulary, training, "", "", overwrite, command)
-    adapt = TaskTrialSpec("", examples.to_dict(), adapting, {}, None, False, "", 0, overwrite, command)
+    training_settings = _training_settings(time, held_out, threads)
+    pretrain = TextTrialSpec(
+        "", source.to_dict(), None, tokenizer, vocabulary, training_settings, "", "", overwrite, command
+    )
+    adapt = TaskTrialSpec("", examples.to_dict(), adapt_settings, {}, None, False, "", 0, overwrite, command)
     with _comparison_folder(to, TASKS_FOLDER) as folder:
         settings = _comparison_settings(
             source,
             pretrain,
             seed_values,
             sizes,
-            adapting=adapting,
-            adapting_budget="" if adapting["time"] is None else format_duration(adapting["time"]),
+            adapting=adapt_settings,
+            adapting_budget="" if adapt_settings["time"] is None else format_duration(adapt_settings["time"]),
             examples=adapt.source,
             digests=examples.digests(),
             test_share=examples.test_share,
@@ -463,12 +465,12 @@ def _task_row(
 
     def run_trial(seed: int, on_line: LineCallback) -> TaskTrial:
         """Pre-train the participant if needed, and adapt it; errors are part of the trial."""
-        seconds, memory, start_from = None, None, origin.given or origin.milestone
+        pretraining_seconds, pretraining_memory, start_from = None, None, origin.run_folder or origin.milestone
         settings = {"time": adapt.settings["time"]} if origin.is_counting else {**adapt.settings, "seed": seed}
-        if origin.given:  # imported runs have no pre-training time, and time of adaptation is not pre-training
-            metadata = RunFolder.open(origin.given).metadata
-            seconds = None if "task" in metadata else metadata.get("seconds") or None
-        elif origin.fresh:
+        if origin.run_folder:  # imported runs have no pre-training time, and time of adaptation is not pre-training
+            metadata = RunFolder.open(origin.run_folder).metadata
+            pretraining_seconds = None if "task" in metadata else metadata.get("seconds") or None
+        elif origin.is_untrained:
             start_from = str(folder / RUNS_FOLDER / f"{contenders.REFERENCE_MODEL}-{seed}")
         elif not origin.is_counting:
             spec = replace(
@@ -483,25 +485,37 @@ def _task_row(
             if pretrained.error:
                 return TaskTrial(seed, error=f"pre-training: {pretrained.error}")
             start_from = str(folder / pretrained.run)
-            seconds, memory = pretrained.seconds, pretrained.memory
+            pretraining_seconds, pretraining_memory = pretrained.seconds, pretrained.memory
         to = str(folder / TASKS_FOLDER / f"{origin.name}-{seed}")
         size = origin.size if origin.is_counting else None
         spec = replace(
-            adapt, begin=start_from, settings=settings, how=origin.how, size=size, fresh=origin.fresh, to=to, seed=seed
+            adapt,
+            start_from=start_from,
+            settings=settings,
+            adaptation=origin.adaptation,
+            size=size,
+            start_untrained=origin.is_untrained,
+            to=to,
+            seed=seed,
         )
         trial = trials.run_task_trial(spec, on_line)
         size = (origin.size or "") if origin.is_counting else trial.size  # a linear model has no preset size
-        return replace(trial, size=size, pretraining=seconds, memory=max(memory or 0, trial.memory or 0) or None)
+        return replace(
+            trial,
+            size=size,
+            pretraining=pretraining_seconds,
+            memory=max(pretraining_memory or 0, trial.memory or 0) or None,
+        )
 
     def is_valid(trial: TaskTrial) -> bool:
         """Whether the result is still in its run folder, and was adapted from the same run."""
         stored = trials.stored_trial(folder / trial.run, trials.task_trial_result)
         if stored is None or not stored.finished or stored.score != trial.score:
             return False
-        if not origin.given:
+        if not origin.run_folder:
             return True
         request = RunFolder.open(folder / trial.run).metadata.get("asked", {})
-        return request.get("beginning") == RunFolder.open(origin.given).metadata["weights"]["sha256"]
+        return request.get("beginning") == RunFolder.open(origin.run_folder).metadata["weights"]["sha256"]
 
     year = LINEAGE[origin.milestone].year
     row = TaskComparisonRow(
@@ -526,7 +540,7 @@ def _conclude(comparison: TaskComparison, folder: Path) -> TaskComparison:
         rows.sort(key=lambda row: (row.year, positions.get(row.milestone, -1), row.name))
     comparison = replace(comparison, rows=tuple(rows))
     notes = [
-        *verdict.contaminated_rows(_contaminated_titles(comparison, folder)),
+        *verdict.contamination_notes(_contaminated_titles(comparison, folder)),
         *trials.rows_without_pair_task(folder / RUNS_FOLDER, rows),
     ]
     return replace(comparison, remarks=(*verdict.comparison_notes(comparison, scores_by_row), *notes))
@@ -540,7 +554,7 @@ def _contaminated_titles(comparison: TaskComparison, folder: Path) -> dict[str, 
         for trial in row.trials[:1]:
             with suppress(ForebearError):
                 parent = RunFolder.open(folder / trial.run).metadata.get("parent")
-                splits = already_trained_on(parent, source, digests)
+                splits = leaked_splits(parent, source, digests)
                 files_by_title[row.title] = list(dict.fromkeys(comparison.facts["files"][split] for split in splits))
     return files_by_title
 

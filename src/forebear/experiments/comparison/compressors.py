@@ -29,7 +29,7 @@ class HeldOutText:
 
     train: bytes  # at most the last XZ_WINDOW
     held_out: bytes  # the first units, up to `max_measured` bytes
-    frequencies: np.ndarray  # (256,) byte counts of the whole training text
+    byte_counts: np.ndarray  # (256,) of the whole training text
     num_documents: int
     num_bytes: int
     held_out_bytes: int
@@ -37,28 +37,28 @@ class HeldOutText:
 
 
 def split_text(
-    paths: Paths, reading: TextFormat, share: float, max_measured: int, mode: SentenceMode = "split"
+    paths: Paths, text_format: TextFormat, held_out_fraction: float, max_measured: int, mode: SentenceMode = "split"
 ) -> HeldOutText:
     """Read the text twice: to assign documents to train or held-out, and to collect them; memory stays bounded."""
-    hashes, sizes = document_hashes(paths, reading)
+    hashes, sizes = document_hashes(paths, text_format)
     if not len(sizes):
         raise InputError("there is no text to compare on", hint="give files that hold text")
-    is_held_out = held_out_mask(hashes, share)
-    by_content, total = bool(is_held_out.any() and not is_held_out.all()), int(sizes.sum())
-    boundary = round(total * (1 - share))
-    train, held_out, frequencies = bytearray(), bytearray(), np.zeros(256, np.int64)
+    is_held_out = held_out_mask(hashes, held_out_fraction)
+    splits_by_content, total_bytes = bool(is_held_out.any() and not is_held_out.all()), int(sizes.sum())
+    boundary_byte = round(total_bytes * (1 - held_out_fraction))
+    train, held_out, byte_counts = bytearray(), bytearray(), np.zeros(256, np.int64)
     position = held_out_bytes = measured_bytes = 0
     index = 0
-    for document, goes_on in with_continuation(reading.documents_in(find_sources(paths), Ledger())):
+    for document, is_continued in with_continuation(text_format.documents_in(find_sources(paths), Ledger())):
         text = document.text.encode("utf-8", "replace")
         num_train = 0 if is_held_out[index] else len(text)
-        if not by_content:
-            num_train = _num_train_bytes(document.text, boundary - position, total - position, mode)
-        index += not goes_on
+        if not splits_by_content:
+            num_train = _num_train_bytes(document.text, boundary_byte - position, total_bytes - position, mode)
+        index += not is_continued
         position += len(text)
         held_out_bytes += len(text) - num_train
         if train_text := text[:num_train]:
-            frequencies += np.bincount(np.frombuffer(train_text, np.uint8), minlength=256)
+            byte_counts += np.bincount(np.frombuffer(train_text, np.uint8), minlength=256)
             train += train_text + DOCUMENT_SEPARATOR
             if len(train) > 2 * XZ_WINDOW:
                 del train[:-XZ_WINDOW]
@@ -66,7 +66,7 @@ def split_text(
             measured_bytes += len(held_out_text)
             held_out += held_out_text + DOCUMENT_SEPARATOR
     return HeldOutText(
-        bytes(train[-XZ_WINDOW:]), bytes(held_out), frequencies, len(sizes), total, held_out_bytes, measured_bytes
+        bytes(train[-XZ_WINDOW:]), bytes(held_out), byte_counts, len(sizes), total_bytes, held_out_bytes, measured_bytes
     )
 
 
@@ -86,27 +86,27 @@ def compression_baselines(text: HeldOutText) -> tuple[CompressionBaseline, ...]:
     if not text.measured_bytes or not text.train:
         return ()
     compressor = zlib.compressobj(9, zlib.DEFLATED, -15, 9, zdict=text.train[-GZIP_WINDOW:])
-    gzip = len(compressor.compress(text.held_out) + compressor.flush())
-    xz = _xz_size(text.train + text.held_out) - _xz_size(text.train)
-    byte_probs = (text.frequencies + 1) / (text.frequencies.sum() + 256)
-    counts = np.bincount(np.frombuffer(text.held_out, np.uint8), minlength=256)
-    frequencies = -float((counts * np.log2(byte_probs)).sum()) / len(text.held_out)
+    gzip_bytes = len(compressor.compress(text.held_out) + compressor.flush())
+    xz_bytes = _xz_size(text.train + text.held_out) - _xz_size(text.train)
+    byte_probs = (text.byte_counts + 1) / (text.byte_counts.sum() + 256)
+    held_out_counts = np.bincount(np.frombuffer(text.held_out, np.uint8), minlength=256)
+    frequency_bits = -float((held_out_counts * np.log2(byte_probs)).sum()) / len(text.held_out)
     baselines = (
-        ("xz", 8 * xz / text.measured_bytes, "the compressor, which has just packed the learning text"),
-        ("gzip", 8 * gzip / text.measured_bytes, "the compressor, which remembers 32 kB"),
-        ("byte frequencies", frequencies, "how often each byte occurs, and nothing else"),
+        ("xz", 8 * xz_bytes / text.measured_bytes, "the compressor, which has just packed the learning text"),
+        ("gzip", 8 * gzip_bytes / text.measured_bytes, "the compressor, which remembers 32 kB"),
+        ("byte frequencies", frequency_bits, "how often each byte occurs, and nothing else"),
     )
     return tuple(CompressionBaseline(*baseline) for baseline in sorted(baselines, key=lambda baseline: baseline[1]))
 
 
-def first_words(text: HeldOutText, words: int = 4) -> str:
+def first_words(text: HeldOutText, num_words: int = 4) -> str:
     """The first words of the held-out text, as the common prompt of all models."""
     for line in text.held_out.decode("utf-8", "ignore").split("\n"):
         line_words = line.split()
-        if len(line_words) > 1 and all(word.isascii() for word in line_words[:words]):
-            return " ".join(line_words[:words])
+        if len(line_words) > 1 and all(word.isascii() for word in line_words[:num_words]):
+            return " ".join(line_words[:num_words])
         if stripped := line.strip():
-            return stripped[: 2 * words]
+            return stripped[: 2 * num_words]
     return ""
 
 

@@ -24,22 +24,22 @@ LINEAR_IDEA = "a weight for every word and pair of words in the examples, found 
 class ModelOrigin:
     """Where the model of a row comes from before it is adapted.
 
-    given   folder of an existing run; "": it is pre-trained here
-    fields  model settings that differ from its preset size
-    how     settings of its adaptation
-    fresh   not pre-trained: takes settings and tokenizer of the reference row
+    run_folder    folder of an existing run; "": it is pre-trained here
+    fields        model settings that differ from its preset size
+    adaptation    fields of its `Adaptation`
+    is_untrained  not pre-trained: takes settings and tokenizer of the reference row
     """
 
     name: str
     title: str
     milestone: str
     idea: str = ""
-    given: str = ""
+    run_folder: str = ""
     size: str | None = None
     tokenizer: str | None = None
     fields: dict[str, Any] = field(default_factory=dict)
-    how: dict[str, Any] = field(default_factory=dict)
-    fresh: bool = False
+    adaptation: dict[str, Any] = field(default_factory=dict)
+    is_untrained: bool = False
     differs: str = ""
     papers: str = ""
 
@@ -49,12 +49,12 @@ class ModelOrigin:
         return model_spec(self.milestone).learning == "counting"
 
 
-def model_names(milestones: Sequence[str] | None, sizes: Mapping[str, str], extra: Sequence[str] = ()) -> list[str]:
+def model_names(models: Sequence[str] | None, sizes: Mapping[str, str], extra_models: Sequence[str] = ()) -> list[str]:
     """The selected models, by default all that train on text and the `extra` ones; InputError for a name or size that
     is unknown or cannot be compared."""
-    available = [name for name in LINEAGE if name in (*text_models(), *extra)]
-    names = available if milestones is None else list(dict.fromkeys(milestones))
-    for name in (*names, *sizes):
+    available = [name for name in LINEAGE if name in (*text_models(), *extra_models)]
+    selected = available if models is None else list(dict.fromkeys(models))
+    for name in (*selected, *sizes):
         if name not in LINEAGE:
             raise InputError(f"no milestone named {name!r}", hint=suggest(name, LINEAGE))
         if name not in available:
@@ -65,7 +65,7 @@ def model_names(milestones: Sequence[str] | None, sizes: Mapping[str, str], extr
     for name, size in sizes.items():
         if size not in (known := model_spec(name).sizes):
             raise InputError(f"{name} has no size {size!r}", hint=suggest(size, known))
-    return names
+    return selected
 
 
 def model_origins(names: Sequence[str], sizes: Mapping[str, str], tokenizer: str | None) -> list[ModelOrigin]:
@@ -81,15 +81,15 @@ def model_origins(names: Sequence[str], sizes: Mapping[str, str], tokenizer: str
     return origins
 
 
-def rows_for_task(participants: Sequence[ModelOrigin], task: str, named: Sequence[str]) -> list[ModelOrigin]:
+def rows_for_task(participants: Sequence[ModelOrigin], task: str, named_models: Sequence[str]) -> list[ModelOrigin]:
     """Participants suited to a task: tagging models take part in tagging; in other tasks, where they would duplicate
     the linear model, only if they were named."""
     selected = []
     for participant in participants:
-        entry, learns_tags = LINEAGE[participant.milestone], model_spec(participant.milestone).learns_tags
-        if learns_tags and not participant.given and task == "tagging":
+        entry, is_tagger = LINEAGE[participant.milestone], model_spec(participant.milestone).learns_tags
+        if is_tagger and not participant.run_folder and task == "tagging":
             selected.append(replace(participant, title=entry.title, idea=entry.idea))
-        elif participant.given or not learns_tags or participant.name in named:
+        elif participant.run_folder or not is_tagger or participant.name in named_models:
             selected.append(participant)
     return selected
 
@@ -103,12 +103,12 @@ def run_origins(folders: Sequence[str], used_names: Sequence[str]) -> list[Model
             raise InputError("is not finished", file=folder, hint=f"finish it first: {run.resume_command}")
         names = {*used_names, *(origin.name for origin in origins)}
         name = base_name = Path(folder).absolute().name
-        numbers = count(2)
+        suffixes = count(2)
         while name in names:
-            name = f"{base_name}-{next(numbers)}"
+            name = f"{base_name}-{next(suffixes)}"
         entry = LINEAGE[run.metadata["milestone"]]
         origins.append(
-            ModelOrigin(name, f"{entry.title} ({name})", entry.name, entry.idea, given=str(run.path.absolute()))
+            ModelOrigin(name, f"{entry.title} ({name})", entry.name, entry.idea, run_folder=str(run.path.absolute()))
         )
     return origins
 
@@ -137,7 +137,7 @@ def ablation_origins(names: Sequence[str], size: str | None, tokenizer: str | No
             "gpt",
             tokenizer=tokenizer,
             fields={name: bert[name] for name in ("width", "depth", "heads", "context", "inner", "dropout")},
-            how={"language": 0.0},
+            adaptation={"language": 0.0},
             differs="GPT with BERT's width, depth, heads, context and tokenizer: a token sees only those before it;"
             " every token is predicted instead of one hidden in seven; nothing is asked of two halves and they have no"
             " vectors, no norm stands behind the embedding; GELU is approximated; the last token is read instead of the"
@@ -155,7 +155,7 @@ def ablation_origins(names: Sequence[str], size: str | None, tokenizer: str | No
         "pretraining": bert_origin(
             "without-pretraining",
             "without pre-training",
-            fresh=True,
+            is_untrained=True,
             differs="the same network and tokenizer learn the task from first values; no time for the text",
             papers="Radford et al. (GPT): without it the mean over eight tasks falls from 74.7 to 59.9.",
         ),
@@ -176,20 +176,20 @@ def comparison_rows(
     tokenizer: str | None,
     task: str = "",
 ) -> list[ModelOrigin]:
-    """All participants: models (`only` these) and given runs, or ablations of BERT; InputError for contradictions."""
+    """All participants: models (`only` these) and finished runs, or ablations of BERT; InputError for conflicts."""
     if ablate:
         if run_folders or only:
             raise InputError("--ablate compares variants of BERT, and nobody else", hint="leave out --only and --runs")
         names = [REFERENCE_MODEL]
         participants = ablation_origins(ablate, sizes.get(REFERENCE_MODEL), tokenizer)
     else:
-        also = tag_only_models() if task == "tagging" else []
-        tagging = [name for name in LINEAGE if task == "tagging" and model_spec(name).learns_tags]
-        names = model_names(only if texts or only else ["ngram", *tagging], sizes, also)
+        extra_models = tag_only_models() if task == "tagging" else []
+        taggers = [name for name in LINEAGE if task == "tagging" and model_spec(name).learns_tags]
+        names = model_names(only if texts or only else ["ngram", *taggers], sizes, extra_models)
         participants = [*model_origins(names, sizes, tokenizer), *run_origins(run_folders, names)]
-    if absent := [name for name in sizes if name not in names]:
-        raise InputError(f"--size of {absent[0]}, which does not take part", hint="leave it out")
-    untrained = [origin.name for origin in participants if not (origin.given or origin.is_counting)]
+    if missing_names := [name for name in sizes if name not in names]:
+        raise InputError(f"--size of {missing_names[0]}, which does not take part", hint="leave it out")
+    untrained = [origin.name for origin in participants if not (origin.run_folder or origin.is_counting)]
     if untrained and not texts:
         hint = "give a text before --task, or finished runs with --runs"
         raise InputError(f"there is no text to pre-train {untrained[0]} on", hint=hint)
@@ -199,11 +199,13 @@ def comparison_rows(
 # --- The common data split ---
 
 
-def with_test_split(source: LabeledSource, share: float) -> LabeledSource:
+def with_test_split(source: LabeledSource, test_fraction: float) -> LabeledSource:
     """A source with a test split: without a test file, this share of the examples, by content hash."""
-    if source.test is None and not 0 < share < 1:
-        raise InputError(f"--test-share is {share}", hint="give a share between 0 and 1, such as 0.2, or a --test file")
-    return replace(source, test_share=0.0 if source.test is not None else share)
+    if source.test is None and not 0 < test_fraction < 1:
+        raise InputError(
+            f"--test-share is {test_fraction}", hint="give a share between 0 and 1, such as 0.2, or a --test file"
+        )
+    return replace(source, test_share=0.0 if source.test is not None else test_fraction)
 
 
 def read_splits(source: LabeledSource) -> LabeledData:

@@ -17,7 +17,7 @@ from forebear.experiments.comparison.results import (
     TextComparisonRow,
     pareto_front,
 )
-from forebear.experiments.comparison.verdict import format_points, metric_name, time_frontier
+from forebear.experiments.comparison.verdict import format_points, metric_name, pareto_front_over_time
 from forebear.settings.units import format_bytes, format_duration
 
 # --- Label placement: no label covers another label, a point, or the edge ---
@@ -73,14 +73,14 @@ def place_labels(
     Points at about the same x share a column of labels to their right, in vertical order, so that leader lines do not
     cross. If its position in the column is occupied, a label is placed at the nearest free position around its point.
     """
-    blocked = [*occupied, *map(point_box, points)]
+    occupied_boxes = [*occupied, *map(point_box, points)]
     preferred = _label_columns(points, labels, inside)
     placed = []
     for (x, y), target in zip(points, preferred, strict=True):
         candidates = (box for box in (target, *_spiral(x, y, target)) if inside.contains(box))
-        free = (box for box in candidates if not any(box.overlaps(other) for other in blocked))
-        placed.append(next(free, target))  # no free position: overlap
-        blocked.append(placed[-1])
+        free_boxes = (box for box in candidates if not any(box.overlaps(other) for other in occupied_boxes))
+        placed.append(next(free_boxes, target))  # no free position: overlap
+        occupied_boxes.append(placed[-1])
     return placed
 
 
@@ -115,13 +115,14 @@ def _stack_labels(preferred: list[float], heights: list[float]) -> list[float]:
     Without the heights above it, each top edge is an isotonic regression of the preferred ones: its min-max formula.
     """
     offsets = list(accumulate(heights, initial=0.0))
-    wishes = [wish - offset for wish, offset in zip(preferred, offsets, strict=False)]
+    offset_free = [top - offset for top, offset in zip(preferred, offsets, strict=False)]
     tops: list[float] = []
     for index, offset in enumerate(offsets[:-1]):
-        level = max(
-            min(fmean(wishes[first : end + 1]) for end in range(index, len(wishes))) for first in range(index + 1)
+        fitted = max(
+            min(fmean(offset_free[first : end + 1]) for end in range(index, len(offset_free)))
+            for first in range(index + 1)
         )
-        tops.append(max(level + offset, tops[-1] + heights[index - 1] if tops else -math.inf))  # rounding: no overlap
+        tops.append(max(fitted + offset, tops[-1] + heights[index - 1] if tops else -math.inf))  # rounding: no overlap
     return tops
 
 
@@ -140,7 +141,7 @@ WIDTH, HEIGHT = 960, 520
 LEFT, RIGHT, TOP, BOTTOM = 52, 128, 20, 46  # margins; labels may extend into the right one
 RIGHT_EDGE, BOTTOM_EDGE = WIDTH - RIGHT, HEIGHT - BOTTOM  # of the axes
 PLOT_BOX = Box(LEFT, TOP, WIDTH - LEFT, HEIGHT - TOP - BOTTOM)
-LABEL_SIZE = 14  # font size of labels
+LABEL_FONT_SIZE = 14  # font size of labels
 HorizontalLine = tuple[str, float, str]  # name, quality and CSS class of the name
 
 
@@ -148,31 +149,31 @@ HorizontalLine = tuple[str, float, str]  # name, quality and CSS class of the na
 class Scale:
     """Maps cost (logarithmic x) and quality (linear y) to pixels."""
 
-    least_cost: float
-    greatest_cost: float
-    lowest: float
-    highest: float
+    min_cost: float
+    max_cost: float
+    min_quality: float
+    max_quality: float
 
     @classmethod
-    def covering(cls, costs: Sequence[float], lowest: float, highest: float) -> Scale:
+    def covering(cls, costs: Sequence[float], min_quality: float, max_quality: float) -> Scale:
         """With some space before and after these costs, of which there is at least one."""
-        least, greatest = min(costs), max(costs)
-        return cls(least / 1.6, max(greatest, 2 * least) * 1.12, lowest, highest)
+        lowest_cost, highest_cost = min(costs), max(costs)
+        return cls(lowest_cost / 1.6, max(highest_cost, 2 * lowest_cost) * 1.12, min_quality, max_quality)
 
     def x(self, cost: float) -> float:
-        share = math.log(max(cost, self.least_cost) / self.least_cost) / math.log(self.greatest_cost / self.least_cost)
-        return LEFT + share * (WIDTH - LEFT - RIGHT)
+        fraction = math.log(max(cost, self.min_cost) / self.min_cost) / math.log(self.max_cost / self.min_cost)
+        return LEFT + fraction * (WIDTH - LEFT - RIGHT)
 
     def y(self, quality: float) -> float:
-        share = (quality - self.lowest) / (self.highest - self.lowest)
-        return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
+        fraction = (quality - self.min_quality) / (self.max_quality - self.min_quality)
+        return HEIGHT - BOTTOM - fraction * (HEIGHT - TOP - BOTTOM)
 
 
 @dataclass(frozen=True)
 class PlottedRow:
     """A row with results as (cost, quality). Its color is the CSS class `m` with its number, defined in the page."""
 
-    number: int
+    index: int
     title: str
     description: str
     mean: Point
@@ -181,11 +182,11 @@ class PlottedRow:
 
     def svg(self, scale: Scale) -> str:
         """The mean as a disc with a tooltip, a small ring for each of several seeds, and the interval as a line."""
-        svg = f'<g class="points m{self.number}" data-row="{self.number}"><title>{escape(self.description)}</title>'
+        svg = f'<g class="points m{self.index}" data-row="{self.index}"><title>{escape(self.description)}</title>'
         x, y = scale.x(self.mean[0]), scale.y(self.mean[1])
         if self.interval is not None:
             low, high = map(scale.y, self.interval)
-            svg += f'<line class="leader m{self.number}" {_line(x, low, x, high)}/>'
+            svg += f'<line class="leader m{self.index}" {_line(x, low, x, high)}/>'
         for cost, quality in self.seeds if len(self.seeds) > 1 else ():
             svg += f'<circle class="seed" cx="{scale.x(cost):.1f}" cy="{scale.y(quality):.1f}" r="3"/>'
         return f'{svg}<circle class="mean" cx="{x:.1f}" cy="{y:.1f}" r="5.5"/></g>'
@@ -205,17 +206,19 @@ def _svg_plot(
     baselines: Iterable[tuple[str, float]],
     layers: Iterable[str],
     rows: Sequence[PlottedRow],
-    limits: Sequence[HorizontalLine] = (),
+    bound_lines: Sequence[HorizontalLine] = (),
 ) -> str:
     """From back to front: background, visible baselines, layers, points, and the names of points, baselines, limits."""
-    lines = [(label, value, "yardstick-name") for label, value in baselines if scale.lowest < value < scale.highest]
-    heights = [scale.y(value) for _, value, _ in lines]
+    labeled_lines = [
+        (label, value, "yardstick-name") for label, value in baselines if scale.min_quality < value < scale.max_quality
+    ]
+    heights = [scale.y(value) for _, value, _ in labeled_lines]
     parts = [
         background,
         *(f'<line class="yardstick" {_line(LEFT, y, RIGHT_EDGE, y)}/>' for y in heights),
         *layers,
         *(row.svg(scale) for row in rows),
-        _labels(rows, [*lines, *limits], scale),
+        _labels(rows, [*labeled_lines, *bound_lines], scale),
     ]
     return (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="{name}-title {name}-about">'
@@ -229,17 +232,17 @@ def _axes(
 ) -> str:
     """Grid lines with their values, and those of the labeled ticks that are `min_distance` pixels apart."""
     svg = '<g class="axes">'
-    sixth = (scale.highest - scale.lowest) / 6  # so that about six grid lines fit
-    magnitude = 10 ** math.floor(math.log10(sixth))
-    step = next(magnitude * factor for factor in (1, 2, 5, 10) if magnitude * factor >= sixth)
-    for count in range(math.ceil(scale.lowest / step), math.floor(scale.highest / step) + 1):
-        y = scale.y(count * step)
+    min_step = (scale.max_quality - scale.min_quality) / 6  # so that about six grid lines fit
+    magnitude = 10 ** math.floor(math.log10(min_step))
+    step = next(magnitude * factor for factor in (1, 2, 5, 10) if magnitude * factor >= min_step)
+    for multiple in range(math.ceil(scale.min_quality / step), math.floor(scale.max_quality / step) + 1):
+        y = scale.y(multiple * step)
         svg += f'<line class="grid" {_line(LEFT, y, RIGHT_EDGE, y)}/>'
-        svg += f'<text x="{LEFT - 10}" y="{y + 4:.1f}" text-anchor="end">{count * step:.3g}</text>'
+        svg += f'<text x="{LEFT - 10}" y="{y + 4:.1f}" text-anchor="end">{multiple * step:.3g}</text>'
     previous_x = -math.inf
     for cost, label in ticks:
         x = scale.x(cost)
-        if scale.least_cost <= cost <= scale.greatest_cost and x - previous_x > min_distance:
+        if scale.min_cost <= cost <= scale.max_cost and x - previous_x > min_distance:
             previous_x = x
             svg += f'<line class="tick" {_line(x, BOTTOM_EDGE, x, BOTTOM_EDGE + 5)}/>'
             svg += f'<text x="{x:.1f}" y="{BOTTOM_EDGE + 20}" text-anchor="middle">{label}</text>'
@@ -259,9 +262,9 @@ def _labels(rows: Sequence[PlottedRow], lines: Sequence[HorizontalLine], scale: 
         anchor = box.nearest(x, y)
         if math.dist(anchor, (x, y)) > 12:
             leader = _line(x, y, anchor[0] - 2, box.y + box.height / 2)
-            parts.append(f'<line class="leader m{row.number}" {leader}/>')
-        parts.append(_svg_text(f"label m{row.number}", box, row.title, left_of=box.x + box.width <= x))
-    starts = [(float(LEFT), scale.y(quality) - LABEL_SIZE * 0.7) for _, quality, _ in lines]
+            parts.append(f'<line class="leader m{row.index}" {leader}/>')
+        parts.append(_svg_text(f"label m{row.index}", box, row.title, is_left_of_point=box.x + box.width <= x))
+    starts = [(float(LEFT), scale.y(quality) - LABEL_FONT_SIZE * 0.7) for _, quality, _ in lines]
     sizes = _label_sizes([name for name, _, _ in lines])
     line_boxes = place_labels(starts, sizes, PLOT_BOX, [*boxes, *map(point_box, points)])
     parts += [_svg_text(css_class, box, name) for (name, _, css_class), box in zip(lines, line_boxes, strict=True)]
@@ -269,19 +272,19 @@ def _labels(rows: Sequence[PlottedRow], lines: Sequence[HorizontalLine], scale: 
 
 
 def _label_sizes(names: Sequence[str]) -> list[tuple[float, float]]:
-    return [(text_width(name, LABEL_SIZE), LABEL_SIZE * 1.25) for name in names]
+    return [(text_width(name, LABEL_FONT_SIZE), LABEL_FONT_SIZE * 1.25) for name in names]
 
 
-def _svg_text(css_class: str, box: Box, text: str, *, left_of: bool = False) -> str:
+def _svg_text(css_class: str, box: Box, text: str, *, is_left_of_point: bool = False) -> str:
     """Text in its box; text to the left of its point is right-aligned, whatever the font."""
-    position = f'x="{box.x + box.width:.1f}" text-anchor="end"' if left_of else f'x="{box.x:.1f}"'
-    return f'<text class="{css_class}" {position} y="{box.y + LABEL_SIZE:.1f}">{escape(text)}</text>'
+    position = f'x="{box.x + box.width:.1f}" text-anchor="end"' if is_left_of_point else f'x="{box.x:.1f}"'
+    return f'<text class="{css_class}" {position} y="{box.y + LABEL_FONT_SIZE:.1f}">{escape(text)}</text>'
 
 
-def _seed_results(row: ComparisonRow, cost: str, quality: str, factor: float = 1) -> list[Point]:
+def _seed_results(row: ComparisonRow, cost_field: str, quality_field: str, factor: float = 1) -> list[Point]:
     """(cost, quality) of every trial that has both."""
-    trials = ((getattr(trial, cost), getattr(trial, quality)) for trial in row.trials)
-    return [(price, factor * value) for price, value in trials if price and value is not None]
+    trials = ((getattr(trial, cost_field), getattr(trial, quality_field)) for trial in row.trials)
+    return [(cost, factor * value) for cost, value in trials if cost and value is not None]
 
 
 # --- Bits per byte against seconds of training ---
@@ -311,44 +314,44 @@ def text_plot_scale(comparison: TextComparison) -> Scale:
 
 def plot_text_comparison(comparison: TextComparison) -> str:
     """Bits per byte against training time."""
-    scale, limit = text_plot_scale(comparison), comparison.limit
+    scale, entropy_bound = text_plot_scale(comparison), comparison.limit
     descriptions, rows = [], []
-    for number, row in enumerate(comparison.rows):
+    for index, row in enumerate(comparison.rows):
         seconds, bits = row.mean("seconds"), row.mean("bits_per_byte")
         if bits is not None:
             descriptions.append(f"{row.title}: {bits:.3f} bits per byte after {format_duration(seconds or 0)}")
             if seconds:
                 results = _seed_results(row, "seconds", "bits_per_byte")
-                rows.append(PlottedRow(number, row.title, descriptions[-1], (seconds, bits), results))
+                rows.append(PlottedRow(index, row.title, descriptions[-1], (seconds, bits), results))
     ticks = ((seconds, format_duration(seconds)) for seconds in TICK_SECONDS)
     background = TEXT_PLOT_DEFS + _axes(scale, "bits per byte, lower is better", "learning took", ticks, 48)
-    limits = []
-    if limit is not None:
-        y = scale.y(limit)
+    bound_lines = []
+    if entropy_bound is not None:
+        y = scale.y(entropy_bound)
         height = f"{max(BOTTOM_EDGE - y, 0):.1f}"
         background += (
             f'<g class="limit"><rect x="{LEFT}" y="{y:.1f}" width="{RIGHT_EDGE - LEFT}" height="{height}"'
             f' fill="url(#hatch)"/><line {_line(LEFT, y, RIGHT_EDGE, y)}/></g>'
         )
-        limits.append((f"true entropy {limit:.3f}: no model can go below", limit, "limit-name"))
+        bound_lines.append((f"true entropy {entropy_bound:.3f}: no model can go below", entropy_bound, "limit-name"))
     baselines = [(baseline.name, baseline.bits_per_byte) for baseline in comparison.yardsticks]
-    curves = (_learning_curves(number, row, scale) for number, row in enumerate(comparison.rows))
+    curves = (_learning_curves(index, row, scale) for index, row in enumerate(comparison.rows))
     layers = [_text_frontier(comparison, scale), *curves]
     title = "Bits per byte of held-out text against seconds of learning"
-    return _svg_plot("plot", title, descriptions, scale, background, baselines, layers, rows, limits)
+    return _svg_plot("plot", title, descriptions, scale, background, baselines, layers, rows, bound_lines)
 
 
 def _text_frontier(comparison: TextComparison, scale: Scale) -> str:
     """Best so far: along the leader's curve, and level until another model takes the lead."""
-    path, previous = "", ""
-    for seconds, bits, row in time_frontier(comparison.rows):
+    path, previous_name = "", ""
+    for seconds, bits, row in pareto_front_over_time(comparison.rows):
         x = f"{scale.x(seconds):.1f}"
-        start = f"H{x}L" if previous and previous != row.name else "L" if previous else "M"
-        path, previous = f"{path}{start}{x} {scale.y(bits):.1f}", row.name
+        command = f"H{x}L" if previous_name and previous_name != row.name else "L" if previous_name else "M"
+        path, previous_name = f"{path}{command}{x} {scale.y(bits):.1f}", row.name
     return f'<path class="frontier" clip-path="url(#area)" d="{path}H{RIGHT_EDGE}"/>' if path else ""
 
 
-def _learning_curves(number: int, row: TextComparisonRow, scale: Scale) -> str:
+def _learning_curves(index: int, row: TextComparisonRow, scale: Scale) -> str:
     lines = []
     for trial in row.trials:
         points = [(seconds, bits) for seconds, bits in trial.curve if seconds > 0]
@@ -356,7 +359,7 @@ def _learning_curves(number: int, row: TextComparisonRow, scale: Scale) -> str:
             points.append((trial.seconds, trial.bits_per_byte))
         if len(points) > 1:
             line = " ".join(f"{scale.x(seconds):.1f},{scale.y(bits):.1f}" for seconds, bits in sorted(points))
-            lines.append(f'<polyline class="curve m{number}" clip-path="url(#area)" points="{line}"/>')
+            lines.append(f'<polyline class="curve m{index}" clip-path="url(#area)" points="{line}"/>')
     return "".join(lines)
 
 
@@ -384,14 +387,14 @@ def plot_task_comparison(comparison: TaskComparison, cost_axis: CostAxis) -> str
     """Task score in points of a hundred against one cost."""
     scale = task_plot_scale(comparison, cost_axis)
     rows = []
-    for number, row in enumerate(comparison.rows):
+    for index, row in enumerate(comparison.rows):
         cost, low, high = row.mean(cost_axis.name), row.mean("low"), row.mean("high")
         if row.score is not None and cost is not None:
             description = f"{row.title}: {format_points(row.score)} at {cost_axis.format_value(float(f'{cost:.3g}'))}"
             interval = (100 * low, 100 * high) if low is not None and high is not None else None
             seeds = _seed_results(row, cost_axis.name, "score", 100)
-            rows.append(PlottedRow(number, row.title, description, (cost, 100 * row.score), seeds, interval))
-    powers = range(math.floor(math.log10(scale.least_cost)), math.ceil(math.log10(scale.greatest_cost)) + 1)
+            rows.append(PlottedRow(index, row.title, description, (cost, 100 * row.score), seeds, interval))
+    powers = range(math.floor(math.log10(scale.min_cost)), math.ceil(math.log10(scale.max_cost)) + 1)
     ticks = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
     labeled_ticks = ((tick, cost_axis.format_value(float(f"{tick:.3g}"))) for tick in ticks)
     quality = metric_name(comparison)

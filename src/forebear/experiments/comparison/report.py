@@ -27,7 +27,7 @@ from forebear.settings.units import format_bytes, format_count, format_duration
 LIGHT_COLORS = ("9a600b", "b23f5a", "7849a6", "2b56b5")
 DARK_COLORS = ("e6ae5f", "f090a3", "c4a3ee", "93b6ff")
 PARETO_MARK = "◆"  # on the Pareto front
-COLUMNS = (
+TEXT_COLUMNS = (
     ("year", ""),
     ("milestone", ""),
     *((name, "number") for name in ("bits per byte", "own perplexity", "parameters", "learning", "tokens/s", "memory")),
@@ -57,10 +57,10 @@ def _cell(value: float | None, format_value: Callable[[float], str], mark: str =
     return TableCell("—") if value is None else TableCell(format_value(value) + mark, value)
 
 
-def _html_cell(shown: str, value: Any, css_class: str = "") -> str:
+def _html_cell(content: str, value: Any, css_class: str = "") -> str:
     """A cell with the value by which its column is sorted."""
     class_attribute = f' class="{css_class}"' if css_class else ""
-    return f'<td{class_attribute} data-value="{"" if value is None else escape(str(value))}">{shown}</td>'
+    return f'<td{class_attribute} data-value="{"" if value is None else escape(str(value))}">{content}</td>'
 
 
 def _mark(text: str) -> str:
@@ -78,12 +78,12 @@ def _error_mark(row: ComparisonRow) -> str:
 
 def _page(comparison: Comparison, headline: str, conditions: Sequence[str], sections: Iterable[str]) -> str:
     """A page with the headline, the common conditions (what is compared first) and these sections."""
-    subject, *others = conditions
-    others += [f"{comparison.num_seeds} seeds"] if comparison.num_seeds > 1 else []
-    others.append(str(comparison.facts.get("machine", "")))
-    parts = [f"<b>{escape(subject)}</b>" if subject else "", *map(escape, others)]
+    subject, *other_conditions = conditions
+    other_conditions += [f"{comparison.num_seeds} seeds"] if comparison.num_seeds > 1 else []
+    other_conditions.append(str(comparison.facts.get("machine", "")))
+    subtitle_parts = [f"<b>{escape(subject)}</b>" if subject else "", *map(escape, other_conditions)]
     status = "" if comparison.finished else " This comparison is not finished: the same command goes on."
-    subtitle = f'<p class="given">{" · ".join(filter(None, parts))}.{status}</p>'
+    subtitle = f'<p class="given">{" · ".join(filter(None, subtitle_parts))}.{status}</p>'
     header = f"<header><h1>{escape(headline)}</h1>{subtitle}</header>"
     style, script = (read_assets("forebear.experiments.comparison", name) for name in ("page.css", "page.js"))
     style += _row_colors(len(comparison.rows))
@@ -121,13 +121,15 @@ def _table(
     head = "".join(f'<th scope="col" class="{css_class}">{escape(name)}</th>' for name, css_class in columns)
     body = ""
     for index, (row, (description, cells)) in enumerate(zip(comparison.rows, rows, strict=True)):
-        best = comparison.best is not None and comparison.best.name == row.name
-        labels = ", ".join(escape(label) for label in (row.size, "best" if best else "") if label)
+        is_best = comparison.best is not None and comparison.best.name == row.name
+        annotations = ", ".join(
+            escape(annotation) for annotation in (row.size, "best" if is_best else "") if annotation
+        )
         results = "".join(cells) or f'<td class="wrong" colspan="{len(columns) - 2}">{escape(row.error)}</td>'
         body += (
-            f'<tr data-row="{index}"{" class=best" if best else ""}>{_html_cell(str(row.year), row.year)}'
+            f'<tr data-row="{index}"{" class=is_best" if is_best else ""}>{_html_cell(str(row.year), row.year)}'
             f'<th scope="row" data-value="{escape(row.title)}"><span class="m{index} name">{escape(row.title)}</span>'
-            f'{_mark(labels)}<span class="idea">{escape(description)}</span></th>{results}</tr>'
+            f'{_mark(annotations)}<span class="idea">{escape(description)}</span></th>{results}</tr>'
         )
     foot = "".join(
         f'<tr><td></td><th scope="row">{escape(name)}</th><td class="number">{value}</td>'
@@ -161,17 +163,17 @@ def _footer(comparison: Comparison, folders: str, usage: str = "") -> str:
     )
 
 
-def _row_colors(count: int) -> str:
+def _row_colors(num_rows: int) -> str:
     """The color of each row, interpolated between its neighbors among the common ones."""
 
-    def rules(colors: Sequence[str]) -> str:
-        positions = np.linspace(0, len(colors) - 1, count)
+    def color_rules(colors: Sequence[str]) -> str:
+        positions = np.linspace(0, len(colors) - 1, num_rows)
         channels = zip(*map(bytes.fromhex, colors), strict=True)
         rows = zip(*(np.interp(positions, range(len(colors)), channel) for channel in channels), strict=True)
-        names = ("#" + "".join(f"{round(value):02x}" for value in row) for row in rows)
-        return "".join(f".m{index} {{ color: {name}; }}" for index, name in enumerate(names))
+        hex_colors = ("#" + "".join(f"{round(value):02x}" for value in row) for row in rows)
+        return "".join(f".m{index} {{ color: {name}; }}" for index, name in enumerate(hex_colors))
 
-    light, dark = rules(LIGHT_COLORS), rules(DARK_COLORS)
+    light, dark = color_rules(LIGHT_COLORS), color_rules(DARK_COLORS)
     return f"{light} @media (prefers-color-scheme: dark) {{ {dark} }} @media print {{ {light} }}"
 
 
@@ -209,14 +211,14 @@ def text_comparison_page(comparison: TextComparison) -> str:
 
 
 def _text_table(comparison: TextComparison) -> str:
-    columns = [*COLUMNS, *((name, "number") for name in comparison.word_file_names)]
-    widest = max((bits for row in comparison.rows if (bits := row.mean("bits_per_byte"))), default=1.0)
+    columns = [*TEXT_COLUMNS, *((name, "number") for name in comparison.word_file_names)]
+    max_bits = max((bits for row in comparison.rows if (bits := row.mean("bits_per_byte"))), default=1.0)
     caption = (
         "Bits per byte compares them all; perplexity is per token of each one’s own vocabulary, so compare it only"
         " where tokenizers are the same"
     )
     rows = (
-        (f"{row.idea} ({row.authors})" if row.authors else row.idea, _text_cells(index, row, comparison, widest))
+        (f"{row.idea} ({row.authors})" if row.authors else row.idea, _text_cells(index, row, comparison, max_bits))
         for index, row in enumerate(comparison.rows)
     )
     references = [(baseline.name, baseline.bits_per_byte, baseline.meaning) for baseline in comparison.yardsticks]
@@ -227,7 +229,7 @@ def _text_table(comparison: TextComparison) -> str:
     return _table(comparison, "In the order of history", caption, columns, rows, formatted)
 
 
-def _text_cells(index: int, row: TextComparisonRow, comparison: TextComparison, widest: float) -> list[str]:
+def _text_cells(index: int, row: TextComparisonRow, comparison: TextComparison, max_bits: float) -> list[str]:
     """The cells after year and name, as means over the seeds; none if there are no results but an error."""
     if row.error and not row.trial_values("bits_per_byte") and not row.other_metrics:
         return []
@@ -235,22 +237,22 @@ def _text_cells(index: int, row: TextComparisonRow, comparison: TextComparison, 
     vocabulary = next((trial.vocabulary for trial in row.trials if trial.vocabulary), None)
     costs = {"parameters": format_count, "seconds": format_duration, "speed": format_count, "memory": format_bytes}
     formats = {"perplexity": "{:,.1f}".format, **costs}
-    cells = [_bits_cell(index, row, widest)]
+    cells = [_bits_cell(index, row, max_bits)]
     cells += [_cell(row.mean(name), format_value).html() for name, format_value in formats.items()]
     cells.append(_html_cell(escape(tokenizer_kind) + (f", {vocabulary:,}" if vocabulary else ""), tokenizer_kind))
     cells.append(_cell(row.mean("unknown_rate"), "{:.2%}".format).html())
     for file in comparison.word_file_names:
         covered = row.word_coverage(file)
         coverage = "" if covered is None else _mark(f"{covered[0]:,} of {covered[1]:,}")
-        cells.append(_cell(row.word_figures(file), "{:.3f}".format).html(coverage))
+        cells.append(_cell(row.word_score(file), "{:.3f}".format).html(coverage))
     return cells
 
 
-def _bits_cell(index: int, row: TextComparisonRow, widest: float) -> str:
+def _bits_cell(index: int, row: TextComparisonRow, max_bits: float) -> str:
     bits, spread = row.mean("bits_per_byte"), row.spread
     if bits is not None:
         spread_mark = _mark(f"± {spread:.3f}" if spread is not None else "")
-        bar = f'<span class="bar m{index}" style="width:{max(bits / widest, 0):.1%}" aria-hidden="true"></span>'
+        bar = f'<span class="bar m{index}" style="width:{max(bits / max_bits, 0):.1%}" aria-hidden="true"></span>'
         return _html_cell(f"{bits:.3f}{spread_mark}{bar}{_error_mark(row)}", bits, "number bits")
     text = "—"
     if row.other_metrics:
@@ -261,36 +263,36 @@ def _bits_cell(index: int, row: TextComparisonRow, widest: float) -> str:
 
 
 def _text_notes(comparison: TextComparison) -> list[str]:
-    texts = [
+    notes = [
         "<b>Bits per byte</b> is how many bits a milestone needs to tell a byte of text it has never seen, if it"
         " is used to compress it. It is by bytes of the original text, however that was cut into tokens. A word that"
         " is not in the vocabulary is charged for its spelling, so that a small vocabulary cannot win; white space or"
         " case that a tokenizer does not keep is charged to nobody, and said above."
     ]
     if any(row.trial_values("told_apart") for row in comparison.rows):
-        texts.append(
+        notes.append(
             "<b>Word vectors</b> predict no text. Of two words, one that stands beside a word in the held-out text and"
             " one that stands beside another, the nearer one by their vectors should be its own neighbour: the share of"
             " such choices that are right stands in the place of bits; by chance it is half."
         )
     if comparison.word_file_names:
-        texts.append(
+        notes.append(
             f"Columns <b>{escape(', '.join(comparison.word_file_names))}</b>: how vectors of words agree with what"
             " people say of pairs of words (Spearman’s correlation over all pairs, a missing word having the mean"
             " cosine), or the share of analogies solved (a missing word being wrong); behind it how many pairs or"
             " analogies have all their words in the vocabulary. Encoders read a word as a text."
         )
     if any(row.trial_values("found") for row in comparison.rows):
-        texts.append(
+        notes.append(
             "Milestones that <b>find hidden tokens</b> see a text from both sides, so that what they say of its tokens"
             " does not multiply to a probability: they have no bits per byte. Beside how many they find stands what"
             " always naming the commonest token would find; their perplexity is of hidden tokens."
         )
     if comparison.num_seeds > 1:
-        texts.append("<b>±</b> is the standard deviation over the seeds; a small ring in the plot is one seed.")
+        notes.append("<b>±</b> is the standard deviation over the seeds; a small ring in the plot is one seed.")
     if comparison.facts.get("note"):
-        texts.append(escape(comparison.facts["note"]))
-    return texts
+        notes.append(escape(comparison.facts["note"]))
+    return notes
 
 
 # --- Comparison on a task: the table, for page and terminal ---
@@ -362,7 +364,9 @@ def task_comparison_page(comparison: TaskComparison) -> str:
         for index, row in enumerate(comparison.rows)
         if row.papers
     ]
-    first, second = (f'<figure><div class="wide">{plot_task_comparison(comparison, axis)}</div>' for axis in COST_AXES)
+    disk_figure, latency_figure = (
+        f'<figure><div class="wide">{plot_task_comparison(comparison, axis)}</div>' for axis in COST_AXES
+    )
     legend = _legend(
         "how far the test can tell (95 %)",
         "the front: nothing that costs less is as good",
@@ -372,7 +376,7 @@ def task_comparison_page(comparison: TaskComparison) -> str:
     usage = "" if best_trial is None else f"forebear {comparison.verb} {best_trial.run} …"
     sections = (
         _verdict(verdict.task_conclusions(comparison)),
-        "" if comparison.whole else f"{first}{legend}</figure>{second}</figure>",
+        "" if comparison.whole else f"{disk_figure}{legend}</figure>{latency_figure}</figure>",
         _task_table(comparison),
         _described_list("What papers found", "With far more text and far larger networks than here.", papers),
         _notes("Before you believe this", _task_notes(comparison)),

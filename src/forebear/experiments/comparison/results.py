@@ -54,22 +54,22 @@ class TextTrial:
         """Training tokens per second."""
         return self.tokens / self.seconds if self.tokens and self.seconds else None
 
-    def best_so_far(self) -> Iterator[tuple[float, float]]:
+    def running_minimum(self) -> Iterator[tuple[float, float]]:
         """(seconds, bits per byte) at each new minimum."""
         points = [*self.curve]
         if self.seconds is not None and self.bits_per_byte is not None:
             points.append((self.seconds, self.bits_per_byte))
-        best = float("inf")
+        lowest_bits = float("inf")
         for seconds, bits in sorted(points):
-            if bits < best:
-                best = bits
+            if bits < lowest_bits:
+                lowest_bits = bits
                 yield seconds, bits
 
 
 class ComparisonRow:
     """Base of comparison rows: trials, one for each seed."""
 
-    QUALITY: ClassVar[str]  # the value of a trial by which rows are compared
+    METRIC: ClassVar[str]  # the field of a trial by which rows are compared
     name: str
     title: str
     year: int
@@ -85,8 +85,8 @@ class ComparisonRow:
 
     @property
     def spread(self) -> float | None:
-        """The standard deviation of the quality over several seeds."""
-        values = self.trial_values(self.QUALITY)
+        """The standard deviation of the metric over several seeds."""
+        values = self.trial_values(self.METRIC)
         return statistics.stdev(values) if len(values) > 1 else None
 
     @property
@@ -110,7 +110,7 @@ class ComparisonRow:
 class TextComparisonRow(ComparisonRow):
     """A model and its trials."""
 
-    QUALITY = "bits_per_byte"
+    METRIC = "bits_per_byte"
     name: str
     title: str
     year: int
@@ -134,8 +134,8 @@ class TextComparisonRow(ComparisonRow):
         pairs = "" if pair_accuracy is None else f", answers {pair_accuracy:.0%} of questions about two halves"
         return f"finds {accuracy:.1%} of hidden tokens (always the commonest: {baseline:.1%}){pairs}"
 
-    def word_figures(self, file: str) -> float | None:
-        """Score on a word-evaluation file, averaged over the seeds."""
+    def word_score(self, file: str) -> float | None:
+        """The score on a word-evaluation file, averaged over the seeds."""
         scores = [trial.words[file] for trial in self.trials if file in trial.words]
         return statistics.fmean(scores) if scores else None
 
@@ -143,18 +143,20 @@ class TextComparisonRow(ComparisonRow):
         """Covered and total pairs or analogies of a word-evaluation file."""
         return next((trial.covered[file] for trial in self.trials if file in trial.covered), None)
 
-    def best_so_far(self) -> list[tuple[float, float]]:
-        """(seconds, bits per byte) at each new minimum: the best so far averaged over the seeds, from the moment when
+    def running_minimum(self) -> list[tuple[float, float]]:
+        """(seconds, bits per byte) at each new minimum: the best so far averaged over the seeds, from the time at which
         every seed with a result has one."""
-        paths = [
-            path for trial in self.trials if trial.bits_per_byte is not None and (path := list(trial.best_so_far()))
+        curves = [
+            curve
+            for trial in self.trials
+            if trial.bits_per_byte is not None and (curve := list(trial.running_minimum()))
         ]
         points: list[tuple[float, float]] = []
-        for moment in sorted({seconds for path in paths for seconds, _ in path}):
-            counts = [bisect_right(path, moment, key=lambda point: point[0]) for path in paths]
+        for time in sorted({seconds for curve in curves for seconds, _ in curve}):
+            counts = [bisect_right(curve, time, key=lambda point: point[0]) for curve in curves]
             if all(counts):
-                bits = [path[count - 1][1] for path, count in zip(paths, counts, strict=True)]
-                points.append((moment, statistics.fmean(bits)))
+                bits = [curve[count - 1][1] for curve, count in zip(curves, counts, strict=True)]
+                points.append((time, statistics.fmean(bits)))
         return points
 
 
@@ -194,12 +196,12 @@ class Comparison:
         """Inverse of `to_dict`; ValueError, KeyError or TypeError for other data."""
         if data["format"] != cls.FORMAT:
             raise ValueError(f"a comparison of format {data['format']!r}")
-        return _parse(cls, data)
+        return _from_json(cls, data)
 
 
 @dataclass(frozen=True)
 class CompressionBaseline:
-    """A reference without a model: a compressor, or byte frequencies."""
+    """A model-free baseline: a compressor, or byte frequencies."""
 
     name: str
     bits_per_byte: float
@@ -245,19 +247,19 @@ class TextComparison(Comparison):
         return {**result, "best": self.best.name if self.best else None}
 
 
-def _parse(kind: Any, value: Any) -> Any:
+def _from_json(type_hint: Any, value: Any) -> Any:
     """A value of this type from its JSON, which may hold more than the fields of a dataclass."""
-    if isinstance(kind, type) and is_dataclass(kind):
-        hints = get_type_hints(kind)
-        return kind(**{item.name: _parse(hints[item.name], value[item.name]) for item in fields(kind)})
-    origin, kinds = get_origin(kind), get_args(kind)
+    if isinstance(type_hint, type) and is_dataclass(type_hint):
+        hints = get_type_hints(type_hint)
+        return type_hint(**{item.name: _from_json(hints[item.name], value[item.name]) for item in fields(type_hint)})
+    origin, type_args = get_origin(type_hint), get_args(type_hint)
     if origin is UnionType:  # a type or None
-        return None if value is None else _parse(kinds[0], value)
+        return None if value is None else _from_json(type_args[0], value)
     if origin is tuple:
-        kinds = [kinds[0]] * len(value) if kinds[-1] is ... else kinds
-        return tuple(_parse(part, item) for part, item in zip(kinds, value, strict=True))
+        type_args = [type_args[0]] * len(value) if type_args[-1] is ... else type_args
+        return tuple(_from_json(type_arg, item) for type_arg, item in zip(type_args, value, strict=True))
     if origin is dict:
-        return {key: _parse(kinds[1], value[key]) for key in value}
+        return {key: _from_json(type_args[1], value[key]) for key in value}
     return value
 
 
@@ -293,10 +295,10 @@ class TaskComparisonRow(ComparisonRow):
 
     differs  how an ablation differs from the reference
     papers   what papers found about it
-    versus   its score minus that of the reference, and the noise of this difference
+    versus   its score minus that of the reference, and the margin of error of this difference
     """
 
-    QUALITY = "score"
+    METRIC = "score"
     name: str
     title: str
     year: int
@@ -347,23 +349,23 @@ class TaskComparison(Comparison):
     @property
     def smallest(self) -> TaskComparisonRow | None:
         """The row with the smallest disk size among those within one point of the best."""
-        return self._least("disk")
+        return self._cheapest("disk")
 
     @property
     def fastest(self) -> TaskComparisonRow | None:
         """The row with the lowest latency among those within one point of the best."""
-        return self._least("milliseconds")
+        return self._cheapest("milliseconds")
 
-    def _least(self, cost: str) -> TaskComparisonRow | None:
+    def _cheapest(self, cost_name: str) -> TaskComparisonRow | None:
         best = self.best
         if best is None or best.score is None:
             return None
-        close = [
+        near_best = [
             row
             for row in self.scored_rows
-            if (row.score or 0.0) >= best.score - POINT - 1e-12 and row.trial_values(cost)
+            if (row.score or 0.0) >= best.score - NEAR_BEST_MARGIN - 1e-12 and row.trial_values(cost_name)
         ]
-        return min(close, key=lambda row: (row.mean(cost), -(row.score or 0.0)), default=None)
+        return min(near_best, key=lambda row: (row.mean(cost_name), -(row.score or 0.0)), default=None)
 
     def to_dict(self) -> dict[str, Any]:
         result = {"format": self.FORMAT, **asdict(self)}
@@ -374,16 +376,16 @@ class TaskComparison(Comparison):
         return {**result, "fronts": fronts, **{name: row.name if row else None for name, row in highlights.items()}}
 
 
-POINT = 0.01  # of a score
+NEAR_BEST_MARGIN = 0.01  # one point of a score
 
 
-def pareto_front(rows: Sequence[TaskComparisonRow], cost: str) -> list[TaskComparisonRow]:
-    """The Pareto front of score against a cost, by rising cost."""
-    priced = [
-        (price, row.score, row) for row in rows if row.score is not None and (price := row.mean(cost)) is not None
+def pareto_front(rows: Sequence[TaskComparisonRow], cost_name: str) -> list[TaskComparisonRow]:
+    """The Pareto front of score against a cost, a field of the trials, by rising cost."""
+    points = [
+        (price, row.score, row) for row in rows if row.score is not None and (price := row.mean(cost_name)) is not None
     ]
     front: list[tuple[float, float, TaskComparisonRow]] = []
-    for price, score, row in sorted(priced, key=lambda item: (item[0], -item[1])):
+    for price, score, row in sorted(points, key=lambda item: (item[0], -item[1])):
         if not front or score > front[-1][1] or (price, score) == front[-1][:2]:
             front.append((price, score, row))
     return [row for _, _, row in front]

@@ -24,57 +24,62 @@ Z_95 = 1.96  # standard errors of a 95% confidence interval
 
 @dataclass(frozen=True)
 class ScoreDifference:
-    """The difference between two scores and its 95% noise level."""
+    """The difference between two scores and its 95% margin of error."""
 
     value: float
-    noise: float
+    margin: float
 
     @property
     def is_significant(self) -> bool:
-        """Whether the difference exceeds the noise."""
-        return abs(self.value) > self.noise
+        """Whether the difference exceeds the margin."""
+        return abs(self.value) > self.margin
 
 
-def example_scores(task: Task, examples: Sequence[Any], answers: Sequence[Any]) -> np.ndarray:
-    """(N,) each example's part in the task's score: their mean is the score, their spread its sampling error.
+def example_scores(task: Task, examples: Sequence[Any], predictions: Sequence[Any]) -> np.ndarray:
+    """(N,) the contribution of each example to the score: their mean is the score, their spread its sampling error.
 
     If the score is a mean (accuracy, or the mean F1 of answers), these are the values averaged. F1 over all examples
     and rank correlation are not means; their parts are the score plus each example's influence on it (the
     infinitesimal jackknife), whose standard deviation over √N is the standard error of the score.
     """
-    pairs = list(zip(examples, answers, strict=True))
+    pairs = list(zip(examples, predictions, strict=True))
     if isinstance(task, SequenceTagging) and task.is_plain:
-        num_correct = [sum(map(eq, example.tags or (), answer.tags)) for example, answer in pairs]
+        num_correct = [sum(map(eq, example.tags or (), prediction.tags)) for example, prediction in pairs]
         return _ratio_parts(num_correct, [len(example.tags or ()) for example in examples])
     if isinstance(task, SequenceTagging):
-        spans = [({*entity_spans(example.tags or ())}, {*entity_spans(answer.tags)}) for example, answer in pairs]
+        spans = [
+            ({*entity_spans(example.tags or ())}, {*entity_spans(prediction.tags)}) for example, prediction in pairs
+        ]
         return _f1_parts(spans)
     if isinstance(task, QuestionAnswering):
         golds = [tuple(span.text for span in example.answers or ()) for example in examples]
         language = answer_language(golds)
         return np.array(
-            [answer_score(gold, answer.text, language)[1] for gold, (_, answer) in zip(golds, pairs, strict=True)]
+            [
+                answer_score(gold, prediction.text, language)[1]
+                for gold, (_, prediction) in zip(golds, pairs, strict=True)
+            ]
         )
     if isinstance(task, MultipleChoice):
-        return np.array([float(example.right == answer.choice) for example, answer in pairs])
+        return np.array([float(example.right == prediction.choice) for example, prediction in pairs])
     assert isinstance(task, Classification)
     if task.kind == "several":
-        return _f1_parts([({*example.label}, {*answer.label}) for example, answer in pairs])
+        return _f1_parts([({*example.label}, {*prediction.label}) for example, prediction in pairs])
     if task.kind == "number":
         return _rank_parts(
             np.array([float(example.label) for example in examples]),
-            np.array([prediction.label for prediction in answers]),
+            np.array([prediction.label for prediction in predictions]),
         )
-    return np.array([float(str(example.label) == answer.label) for example, answer in pairs])
+    return np.array([float(str(example.label) == prediction.label) for example, prediction in pairs])
 
 
 def _ratio_parts(numerators: Sequence[int], denominators: Sequence[int]) -> np.ndarray:
     """Parts of R, the ratio of the sums: R + (numerator − R · denominator) / mean of denominators."""
-    above, below = np.array(numerators, float), np.array(denominators, float)
-    if not below.any():
-        return np.zeros(len(below))
-    ratio = above.sum() / below.sum()
-    return ratio + (above - ratio * below) / below.mean()
+    num, den = np.array(numerators, float), np.array(denominators, float)
+    if not den.any():
+        return np.zeros(len(den))
+    ratio = num.sum() / den.sum()
+    return ratio + (num - ratio * den) / den.mean()
 
 
 def _f1_parts(label_sets: Sequence[tuple[set[Any], set[Any]]]) -> np.ndarray:
@@ -102,10 +107,10 @@ def confidence_interval(values: np.ndarray) -> tuple[float, float]:
     if values.min() >= 0 and values.max() <= 1:
         weight = Z_95**2 / count
         center = (mean + weight / 2) / (1 + weight)
-        half = Z_95 / (1 + weight) * math.sqrt(mean * (1 - mean) / count + weight / (4 * count))
-        return max(0.0, center - half), min(1.0, center + half)
-    half = Z_95 * float(values.std()) / math.sqrt(count)
-    return mean - half, mean + half
+        half_width = Z_95 / (1 + weight) * math.sqrt(mean * (1 - mean) / count + weight / (4 * count))
+        return max(0.0, center - half_width), min(1.0, center + half_width)
+    half_width = Z_95 * float(values.std()) / math.sqrt(count)
+    return mean - half_width, mean + half_width
 
 
 def score_difference(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> ScoreDifference:

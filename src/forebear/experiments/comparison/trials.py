@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 # --- Jobs in separate processes: own memory, and a crash does not end the comparison ---
 
-POLL_SECONDS = 0.5  # between two looks at the progress
-SAVE_TIMEOUT = 120  # seconds a job may take to save after an interrupt
+POLL_SECONDS = 0.5  # between two reads of the training log
+SAVE_TIMEOUT = 120  # seconds that a job may take to save after an interrupt
 
 LineCallback = Callable[[dict[str, Any]], object]  # receives each new last line of metrics.jsonl
 TrialT = TypeVar("TrialT", TextTrial, TaskTrial)
@@ -57,11 +57,11 @@ def serve_job(work: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch_parent, daemon=True).start()
-    answer = os.fdopen(os.dup(1), "w")
+    stdout = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # other output must not mix with the outcome
     outcome, code = job_outcome(lambda: work(job))
-    answer.write(json.dumps(outcome))
-    answer.flush()
+    stdout.write(json.dumps(outcome))
+    stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # without joining the watching thread
 
@@ -98,20 +98,20 @@ def peak_ram() -> int:
 
 def follow_process(process: subprocess.Popen[str], log: Path, on_line: LineCallback) -> tuple[dict[str, Any], int]:
     """Wait for the process, passing on new log lines; returns its outcome and exit code."""
-    answers: list[str] = []
+    outputs: list[str] = []
     assert process.stdout is not None
-    reader = threading.Thread(target=lambda out: answers.append(out.read()), args=[process.stdout], daemon=True)
+    reader = threading.Thread(target=lambda out: outputs.append(out.read()), args=[process.stdout], daemon=True)
     reader.start()
     step = None
     while reader.is_alive():
         reader.join(POLL_SECONDS)
-        for last in deque(MetricsLog(log).read_lines(), maxlen=1):
-            if last.get("step") != step:
-                step = last.get("step")
-                on_line(last)
+        for last_line in deque(MetricsLog(log).read_lines(), maxlen=1):
+            if last_line.get("step") != step:
+                step = last_line.get("step")
+                on_line(last_line)
     code = process.wait()
     with suppress(IndexError, ValueError):
-        return json.loads(answers[0]), code
+        return json.loads(outputs[0]), code
     return {}, code
 
 
@@ -120,7 +120,7 @@ def _run_trial(
     job: TextTrialSpec | TaskTrialSpec,
     on_line: LineCallback,
     read_result: Callable[[RunFolder], TrialT],
-    without_result: TrialT,
+    empty_trial: TrialT,
 ) -> tuple[dict[str, Any], TrialT]:
     """The outcome of a trial in a new interpreter, and its result, with an error if it failed.
 
@@ -156,16 +156,16 @@ def _run_trial(
                 pipe.close()
     error = outcome.get("error", "") if code == 0 else outcome.get("error", f"ended with code {code}")
     if code < 0:
-        often = ", often for lack of memory" if code == -signal.SIGKILL else ""
-        error = f"killed by {signal.Signals(-code).name}{often}; a smaller size may fit"
+        likely_cause = ", often for lack of memory" if code == -signal.SIGKILL else ""
+        error = f"killed by {signal.Signals(-code).name}{likely_cause}; a smaller size may fit"
     if error:
-        partial = stored_trial(Path(job.to), read_result) or without_result
-        return outcome, replace(partial, finished=False, error=error)
+        partial_trial = stored_trial(Path(job.to), read_result) or empty_trial
+        return outcome, replace(partial_trial, finished=False, error=error)
     return outcome, read_result(RunFolder.open(job.to))
 
 
 def stored_trial(run: Path, read_result: Callable[[RunFolder], TrialT]) -> TrialT | None:
-    """The result of a trial as its run folder has it, which may be partial; None if there is no such run."""
+    """The result of a trial from its run folder, which may be partial; None if there is no such run."""
     try:
         return read_result(RunFolder.open(run))
     except (ForebearError, KeyError, TypeError, OSError):
@@ -208,43 +208,43 @@ def run_text_trial(job: TextTrialSpec, on_line: LineCallback) -> TextTrial:
 def text_trial_result(run: RunFolder) -> TextTrial:
     """Cost and quality of a run, from its metadata."""
     metadata = run.metadata
-    measured = metadata.get("metrics", {}).get("held_out", {})
-    is_pseudo, word_results = measured.get("pseudo", False), metadata.get("words_judged", {})
+    held_out_metrics = metadata.get("metrics", {}).get("held_out", {})
+    is_pseudo, word_results = held_out_metrics.get("pseudo", False), metadata.get("words_judged", {})
     return TextTrial(
         metadata["recipe"].get("seed", 0),
         run=f"{run.path.parent.name}/{run.path.name}",
         size=metadata.get("size") or "",
         **{name: metadata.get(name) for name in ("parameters", "seconds", "tokens")},
         memory=metadata.get("peak_memory"),
-        bits_per_byte=None if is_pseudo else measured.get("bits_per_byte"),
-        pseudo_bits=measured.get("bits_per_byte") if is_pseudo else None,
-        **{name: measured.get(name) for name in ("guess", "told_apart", "perplexity", "unknown_rate")},
-        found=measured.get("accuracy"),
-        paired=measured.get("pair_accuracy"),
+        bits_per_byte=None if is_pseudo else held_out_metrics.get("bits_per_byte"),
+        pseudo_bits=held_out_metrics.get("bits_per_byte") if is_pseudo else None,
+        **{name: held_out_metrics.get(name) for name in ("guess", "told_apart", "perplexity", "unknown_rate")},
+        found=held_out_metrics.get("accuracy"),
+        paired=held_out_metrics.get("pair_accuracy"),
         words={file: result["figure"] for file, result in word_results.items() if result["figure"] is not None},
         covered={file: (result["covered"], result["total"]) for file, result in word_results.items()},
-        impossible=measured.get("impossible_tokens", 0),
+        impossible=held_out_metrics.get("impossible_tokens", 0),
         tokenizer=metadata["tokenizer"]["kind"],
         vocabulary=metadata["tokenizer"]["size"],
-        forgotten=tuple(measured.get("forgotten", ())),
-        held_out_bytes=measured.get("bytes"),
-        unit=measured.get("unit", "document"),
-        ends=measured.get("units"),
-        curve=_bits_curve(run, measured),
+        forgotten=tuple(held_out_metrics.get("forgotten", ())),
+        held_out_bytes=held_out_metrics.get("bytes"),
+        unit=held_out_metrics.get("unit", "document"),
+        ends=held_out_metrics.get("units"),
+        curve=_bits_curve(run, held_out_metrics),
         finished=run.is_finished,
     )
 
 
-def _bits_curve(run: RunFolder, measured: dict[str, Any]) -> LearningCurve:
+def _bits_curve(run: RunFolder, held_out_metrics: dict[str, Any]) -> LearningCurve:
     """The held-out losses of the training log as bits per byte.
 
     They were measured on a sample of the held-out text. Their difference to the loss of the best checkpoint is
     converted to bits per byte and added to its final result, so that the curve ends there.
     """
-    final = measured.get("bits_per_byte")
-    if final is None or run.metadata.get("held_out_loss") is None or measured.get("pseudo"):
+    final_bits = held_out_metrics.get("bits_per_byte")
+    if final_bits is None or run.metadata.get("held_out_loss") is None or held_out_metrics.get("pseudo"):
         return ()
-    bits_per_nat_token = measured["tokens"] / measured["bytes"] / math.log(2)
+    bits_per_nat_token = held_out_metrics["tokens"] / held_out_metrics["bytes"] / math.log(2)
     points = [
         (line["step"], line["seconds"], loss)
         for line in MetricsLog(run.path / METRICS_FILE).read_lines()
@@ -254,18 +254,18 @@ def _bits_curve(run: RunFolder, measured: dict[str, Any]) -> LearningCurve:
     if not best_losses:
         return ()
     return tuple(
-        (round(seconds, 3), round(final + (loss - best_losses[-1]) * bits_per_nat_token, 5))
+        (round(seconds, 3), round(final_bits + (loss - best_losses[-1]) * bits_per_nat_token, 5))
         for _, seconds, loss in points
     )
 
 
-def rows_without_pair_task(runs: Path, rows: Iterable[Any]) -> list[str]:
+def rows_without_pair_task(runs_folder: Path, rows: Iterable[Any]) -> list[str]:
     """Notes on rows trained without NSP or SOP although the paper uses it, with the reason."""
     titles: dict[str, list[str]] = {}
     for row in rows:
         for trial in row.trials:
             with suppress(ForebearError):
-                reason = RunFolder.open(runs / f"{row.name}-{trial.seed}").metadata.get("unasked")
+                reason = RunFolder.open(runs_folder / f"{row.name}-{trial.seed}").metadata.get("unasked")
                 if reason and row.title not in titles.setdefault(reason, []):
                     titles[reason].append(row.title)
     return [
@@ -330,23 +330,24 @@ def without_impossible_pair_task(plan: PretrainPlan, corpus: Corpus) -> tuple[Pr
 TASK_TRIAL_PROGRAM = "from forebear.experiments.comparison.trials import serve_task_trial; serve_task_trial()"
 EXAMPLE_SCORES_FILE = "test_parts.npy"  # in the run folder: per-example scores
 LATENCY_EXAMPLES = 50  # examples timed one by one
-WARMUP_EXAMPLES = 3  # untimed examples before
+WARMUP_EXAMPLES = 3  # untimed examples before them
 
 
 @dataclass(frozen=True)
 class TaskTrialSpec:
     """A trial on a task, as sent to its process in JSON.
 
-    begin  a run folder, or a model name to train from scratch
-    fresh  take only settings and tokenizer of the run, as an ablation of pre-training
+    start_from       a run folder, or the name of a model to train from scratch
+    adaptation       fields of `Adaptation`
+    start_untrained  take only settings and tokenizer of the run, as an ablation of pre-training
     """
 
-    begin: str
+    start_from: str
     source: dict[str, Any]
     settings: dict[str, Any]
-    how: dict[str, Any]
+    adaptation: dict[str, Any]
     size: str | None
-    fresh: bool
+    start_untrained: bool
     to: str
     seed: int
     overwrite: bool
@@ -354,7 +355,7 @@ class TaskTrialSpec:
 
 
 def run_task_trial(job: TaskTrialSpec, on_line: LineCallback) -> TaskTrial:
-    """The same for a trial on a task."""
+    """Run a trial on a task in its process; errors are part of the result and not raised."""
     _, trial = _run_trial(TASK_TRIAL_PROGRAM, job, on_line, task_trial_result, TaskTrial(job.seed))
     return replace(trial, seed=job.seed, score=None if trial.error else trial.score)
 
@@ -399,8 +400,10 @@ def _run_task_trial(job: TaskTrialSpec) -> dict[str, Any]:
 
     source = LabeledSource.from_dict(job.source)
     data = read_splits(source)
-    plan = pipeline.plan_adaptation(job.begin, source, how=job.how, settings=job.settings, size=job.size, data=data)
-    if job.fresh:  # random initialization, and the learning rate of training from scratch
+    plan = pipeline.plan_adaptation(
+        job.start_from, source, how=job.adaptation, settings=job.settings, size=job.size, data=data
+    )
+    if job.start_untrained:  # random initialization, and the learning rate of training from scratch
         rate = plan.spec.default_recipe().get("rate", plan.recipe.rate)
         plan = replace(plan, init_from=None, recipe=replace(plan.recipe, rate=rate))
     reset_peak_ram()
@@ -419,28 +422,28 @@ def measure_task_trial(run: Run, examples: Sequence[Any]) -> dict[str, Any]:
     task = run.task
     assert task is not None
 
-    def timed_answers(batch: Sequence[Any]) -> tuple[list[Any], float]:
+    def timed_predictions(batch: Sequence[Any]) -> tuple[list[Any], float]:
         start_time = time.perf_counter()
-        answers = list(predict(run, batch))
-        return answers, time.perf_counter() - start_time
+        predictions = list(predict(run, batch))
+        return predictions, time.perf_counter() - start_time
 
-    count = len(examples)  # evenly spaced, or repeated if there are few
-    last = max(count, LATENCY_EXAMPLES) - 1
-    numbers = np.linspace(0, last, LATENCY_EXAMPLES).round().astype(int) % count
-    for number in numbers[:WARMUP_EXAMPLES]:
-        timed_answers([examples[number]])
-    latencies = [timed_answers([examples[number]])[1] for number in numbers]
-    answers, batch_seconds = timed_answers(examples)
-    scores = example_scores(task, examples, answers)
+    num_examples = len(examples)  # evenly spaced, or repeated if there are few
+    last_index = max(num_examples, LATENCY_EXAMPLES) - 1
+    example_indices = np.linspace(0, last_index, LATENCY_EXAMPLES).round().astype(int) % num_examples
+    for index in example_indices[:WARMUP_EXAMPLES]:
+        timed_predictions([examples[index]])
+    latencies = [timed_predictions([examples[index]])[1] for index in example_indices]
+    predictions, batch_seconds = timed_predictions(examples)
+    per_example_scores = example_scores(task, examples, predictions)
     with atomic_write(run.folder.path / EXAMPLE_SCORES_FILE) as file:
-        np.save(file, scores)
-    low, high = confidence_interval(scores)
+        np.save(file, per_example_scores)
+    low, high = confidence_interval(per_example_scores)
     return {
         "score": task.score,
         "low": low,
         "high": high,
         "milliseconds": 1000 * float(np.median(latencies)),
-        "speed": count / batch_seconds,
+        "speed": num_examples / batch_seconds,
     }
 
 

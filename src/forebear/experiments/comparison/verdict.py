@@ -1,4 +1,4 @@
-"""Conclusions of comparisons in words: which model is best at which cost, and what may be noise."""
+"""Conclusions of comparisons in words: which model is best at which cost, and which differences are significant."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ class LeadInterval:
 
     row: TextComparisonRow
     start: float
-    first: float  # bits per byte at its start
-    last: float  # and at its end
+    start_bits: float  # bits per byte at the start of the interval
+    end_bits: float  # and at its end
 
 
-def time_frontier(rows: Iterable[TextComparisonRow]) -> list[tuple[float, float, TextComparisonRow]]:
+def pareto_front_over_time(rows: Iterable[TextComparisonRow]) -> list[tuple[float, float, TextComparisonRow]]:
     """(seconds, bits per byte, row) of each new minimum over all rows, from the worst final result downwards."""
-    rows = list(rows)  # leading above the worst final result is irrelevant
+    rows = list(rows)  # to lead above the worst final result is irrelevant
     worst = max((bits for row in rows if (bits := row.mean("bits_per_byte")) is not None), default=0.0)
-    reached = [(seconds, bits, row) for row in rows for seconds, bits in row.best_so_far() if bits <= worst]
-    frontier: list[tuple[float, float, TextComparisonRow]] = []
-    for seconds, bits, row in sorted(reached, key=lambda point: point[:2]):
-        margin = 0 if frontier and frontier[-1][2].name == row.name else MIN_IMPROVEMENT
-        if not frontier or bits < frontier[-1][1] - margin:
-            frontier.append((seconds, bits, row))
-    return frontier
+    points = [(seconds, bits, row) for row in rows for seconds, bits in row.running_minimum() if bits <= worst]
+    front: list[tuple[float, float, TextComparisonRow]] = []
+    for seconds, bits, row in sorted(points, key=lambda point: point[:2]):
+        margin = 0 if front and front[-1][2].name == row.name else MIN_IMPROVEMENT
+        if not front or bits < front[-1][1] - margin:
+            front.append((seconds, bits, row))
+    return front
 
 
 def lead_intervals(rows: Iterable[TextComparisonRow]) -> list[LeadInterval]:
     """Intervals of training time with the leading row of each, in order of time."""
     intervals = []
-    for _, group in groupby(time_frontier(rows), key=lambda point: point[2].name):
+    for _, group in groupby(pareto_front_over_time(rows), key=lambda point: point[2].name):
         points = list(group)
-        (start, first, row), (_, last, _) = points[0], points[-1]
-        intervals.append(LeadInterval(row, start, first, last))
+        (start, start_bits, row), (_, end_bits, _) = points[0], points[-1]
+        intervals.append(LeadInterval(row, start, start_bits, end_bits))
     return intervals
 
 
@@ -75,7 +75,7 @@ def text_conclusions(comparison: TextComparison) -> list[str]:
         if row.lossy_features
     ]
     return [
-        _lead_summary(intervals, several=len(comparison.rows) > 1),
+        _lead_summary(intervals, multiple_models=len(comparison.rows) > 1),
         *lossy,
         *_text_unit_notes(scored),
         *other_metrics,
@@ -84,21 +84,22 @@ def text_conclusions(comparison: TextComparison) -> list[str]:
     ]
 
 
-def _lead_summary(intervals: list[LeadInterval], *, several: bool) -> str:
+def _lead_summary(intervals: list[LeadInterval], *, multiple_models: bool) -> str:
     first, *later = intervals
     if not later:
-        best = " is best at every cost" if several else ""
+        suffix = " is best at every cost" if multiple_models else ""
         return (
-            f"{first.row.title}{best}: it gives its first answer after {format_duration(first.start)}"
-            f" of learning and ends at {first.last:.3f} bits a byte."
+            f"{first.row.title}{suffix}: it gives its first answer after {format_duration(first.start)}"
+            f" of learning and ends at {first.end_bits:.3f} bits a byte."
         )
-    parts = [
-        f"up to {format_duration(later[0].start)} of learning, {first.row.title} is best ({first.last:.3f} bits a byte)"
+    clauses = [
+        f"up to {format_duration(later[0].start)} of learning,"
+        f" {first.row.title} is best ({first.end_bits:.3f} bits a byte)"
     ]
-    for interval, following in zip(later, [*later[1:], None], strict=True):
-        span = f" up to {format_duration(following.start)}" if following else " on"
-        parts.append(f"from {format_duration(interval.start)}{span} {interval.row.title} ({interval.last:.3f})")
-    text = ", ".join(parts) + "."
+    for interval, next_interval in zip(later, [*later[1:], None], strict=True):
+        span = f" up to {format_duration(next_interval.start)}" if next_interval else " on"
+        clauses.append(f"from {format_duration(interval.start)}{span} {interval.row.title} ({interval.end_bits:.3f})")
+    text = ", ".join(clauses) + "."
     return text[0].upper() + text[1:]
 
 
@@ -158,8 +159,8 @@ def format_points(value: float) -> str:
 
 def metric_name(comparison: TaskComparison) -> str:
     """The display name of the metric."""
-    named = {"f1": "F1", "micro_f1": "micro F1", "spearman": "rank correlation"}
-    return named.get(comparison.figure, comparison.figure.replace("_", " "))
+    display_names = {"f1": "F1", "micro_f1": "micro F1", "spearman": "rank correlation"}
+    return display_names.get(comparison.figure, comparison.figure.replace("_", " "))
 
 
 def task_headline(comparison: TaskComparison) -> str:
@@ -188,14 +189,16 @@ def task_conclusions(comparison: TaskComparison) -> list[str]:
         f"{best.title} is best: {metric_name(comparison)} {format_points(best.score)}{spread}"
         f" on {_num_test_examples(comparison):,} examples."
     ]
-    for word, row, cost, format_cost in (
+    for superlative, row, cost, format_cost in (
         ("smallest", comparison.smallest, "disk", lambda size: f"{format_bytes(size)} on disk"),
         ("fastest", comparison.fastest, "milliseconds", "{:.2g} ms for one".format),
     ):
         if row is not None:
             score = format_points(row.score or 0.0) if row.name != best.name else "the best itself"
             cost_text = format_cost(row.mean(cost) or 0)
-            conclusions.append(f"The {word} that is within 1 point of the best is {row.title}: {cost_text}, {score}.")
+            conclusions.append(
+                f"The {superlative} that is within 1 point of the best is {row.title}: {cost_text}, {score}."
+            )
     return conclusions
 
 
@@ -203,45 +206,45 @@ def _num_test_examples(comparison: TaskComparison) -> int:
     return int(comparison.facts.get("examples", {}).get("test", 0))
 
 
-def _ablation_conclusion(title: str, value: float, noise: float) -> str:
-    text = f"{format_points(abs(value))} points {'more' if value > 0 else 'less'} than the whole"
-    text = "as many points as the whole" if format_points(abs(value)) == format_points(0.0) else text
-    if abs(value) <= noise:
-        noise_text = f"within the noise of ± {format_points(noise)}: this budget and test say nothing about it"
-        return f"BERT {title}: {text}, {noise_text}."
-    return f"BERT {title}: {text} (noise ± {format_points(noise)})."
+def _ablation_conclusion(title: str, difference: float, margin: float) -> str:
+    text = f"{format_points(abs(difference))} points {'more' if difference > 0 else 'less'} than the whole"
+    text = "as many points as the whole" if format_points(abs(difference)) == format_points(0.0) else text
+    if abs(difference) <= margin:
+        margin_text = f"within the noise of ± {format_points(margin)}: this budget and test say nothing about it"
+        return f"BERT {title}: {text}, {margin_text}."
+    return f"BERT {title}: {text} (noise ± {format_points(margin)})."
 
 
 def score_versus_reference(
-    comparison: TaskComparison, row: TaskComparisonRow, parts: ScoresByRow
+    comparison: TaskComparison, row: TaskComparisonRow, scores_by_row: ScoresByRow
 ) -> tuple[float, float] | None:
-    """The score of an ablation minus that of the reference, and the noise of this difference."""
-    scores, reference = parts.get(row.name), parts.get(comparison.whole)
+    """The score of an ablation minus that of the reference, and the margin of error of this difference."""
+    scores, reference = scores_by_row.get(row.name), scores_by_row.get(comparison.whole)
     if row.name == comparison.whole or not scores or not reference:
         return None
     difference = score_difference(scores, reference)
-    return difference.value, difference.noise
+    return difference.value, difference.margin
 
 
-def comparison_notes(comparison: TaskComparison, parts: ScoresByRow) -> list[str]:
+def comparison_notes(comparison: TaskComparison, scores_by_row: ScoresByRow) -> list[str]:
     """Caveats: uncertainty, rows below a baseline, and data splits."""
     notes = _data_notes(comparison)
     if comparison.best is not None:
-        notes = [*_uncertainty_notes(comparison, comparison.best, parts), *_baseline_notes(comparison), *notes]
+        notes = [*_uncertainty_notes(comparison, comparison.best, scores_by_row), *_baseline_notes(comparison), *notes]
     return notes
 
 
-def contaminated_rows(known: Mapping[str, Sequence[str]]) -> list[str]:
+def contamination_notes(files_by_title: Mapping[str, Sequence[str]]) -> list[str]:
     """Notes on rows whose base run was trained on files that are now evaluated on."""
     return [
         f"The run that {title} begins with has learned from {' and '.join(files)} already:"
         " its scores on held-out parts of that say too much."
-        for title, files in known.items()
+        for title, files in files_by_title.items()
         if files
     ]
 
 
-def _uncertainty_notes(comparison: TaskComparison, best: TaskComparisonRow, parts: ScoresByRow) -> list[str]:
+def _uncertainty_notes(comparison: TaskComparison, best: TaskComparisonRow, scores_by_row: ScoresByRow) -> list[str]:
     notes = []
     low, high = best.mean("low"), best.mean("high")
     if low is not None and high is not None:
@@ -249,17 +252,17 @@ def _uncertainty_notes(comparison: TaskComparison, best: TaskComparisonRow, part
             f"{_num_test_examples(comparison):,} test examples tell a score only so far: that of {best.title} lies"
             f" between {format_points(low)} and {format_points(high)} with 95 % confidence."
         )
-    best_scores = parts.get(best.name)
-    alike = [
+    best_scores = scores_by_row.get(best.name)
+    not_significant = [
         row.title
         for row in comparison.scored_rows
         if row.name != best.name
         and best_scores
-        and (scores := parts.get(row.name))
+        and (scores := scores_by_row.get(row.name))
         and not score_difference(best_scores, scores).is_significant
     ]
-    if alike and not comparison.whole:
-        names = " and ".join(filter(None, (", ".join(alike[:-1]), alike[-1])))
+    if not_significant and not comparison.whole:
+        names = " and ".join(filter(None, (", ".join(not_significant[:-1]), not_significant[-1])))
         notes.append(f"{names} cannot be told from {best.title}: the difference is within the noise of this test.")
     if comparison.num_seeds < 2 and len(comparison.scored_rows) > 1:
         notes.append(
@@ -271,9 +274,9 @@ def _uncertainty_notes(comparison: TaskComparison, best: TaskComparisonRow, part
 def _baseline_notes(comparison: TaskComparison) -> list[str]:
     """Notes on rows that do not beat a baseline or the linear model."""
 
-    def titles_up_to(score: float, besides: TaskComparisonRow | None = None) -> str:
+    def titles_up_to(score: float, exclude: TaskComparisonRow | None = None) -> str:
         rows = comparison.scored_rows
-        return ", ".join(row.title for row in rows if row is not besides and (row.score or 0.0) <= score)
+        return ", ".join(row.title for row in rows if row is not exclude and (row.score or 0.0) <= score)
 
     notes = [
         f"No better than {baseline.name} ({format_points(baseline.score)}, {baseline.meaning}): {titles}."
@@ -282,7 +285,7 @@ def _baseline_notes(comparison: TaskComparison) -> list[str]:
         if (titles := titles_up_to(baseline.score))
     ]
     linear = next((row for row in comparison.scored_rows if row.milestone == "ngram"), None)
-    if linear is not None and linear.score is not None and (titles := titles_up_to(linear.score, besides=linear)):
+    if linear is not None and linear.score is not None and (titles := titles_up_to(linear.score, exclude=linear)):
         notes.append(f"No better than the linear model ({format_points(linear.score)}): {titles}.")
     return notes
 
@@ -290,11 +293,11 @@ def _baseline_notes(comparison: TaskComparison) -> list[str]:
 def _data_notes(comparison: TaskComparison) -> list[str]:
     facts = comparison.facts
     counts, files = facts.get("examples", {}), facts.get("files", {})
-    share = comparison.settings.get("test_share") or 0.0
+    test_fraction = comparison.settings.get("test_share") or 0.0
     splits = []
     for split in ("train", "dev", "test"):
         if counts.get(split):
-            origin = f"held out of {files.get('train', '')}" + (f", {share:.0%}" if split == "test" else "")
+            origin = f"held out of {files.get('train', '')}" + (f", {test_fraction:.0%}" if split == "test" else "")
             splits.append(f"{split}: {counts[split]:,} examples ({files.get(split) or origin})")
     notes = ["; ".join(splits) + "."] if splits else []
     leaks = facts.get("leaks", {})
