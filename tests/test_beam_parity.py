@@ -13,7 +13,7 @@ from forebear.inference.beam_search import Stopping, beam_search
 from forebear.interop.huggingface import to_hf_checkpoint
 from forebear.models.gpt2 import GPT2Spec
 from forebear.nn.causal_lm import TransformerCausalLM
-from peers import model_of
+from hf_peers import build_model
 
 transformers = pytest.importorskip("transformers")
 
@@ -24,7 +24,7 @@ STOPPING: dict[Stopping, Any] = {"full": True, "unlikely": False, "impossible": 
 
 def model_pair(seed: int) -> tuple[TransformerCausalLM, Any]:
     """A model and its copy in transformers; weights so large that tokens differ clearly and ends are not rare."""
-    model = model_of("gpt2", FIELDS, VOCABULARY).initialize(seed).eval()
+    model = build_model("gpt2", FIELDS, VOCABULARY).initialize(seed).eval()
     draw = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for value in model.parameters():

@@ -25,14 +25,26 @@ from forebear.registry import LINEAGE, model_name, model_spec
 from forebear.training.checkpoint import CheckpointStore
 from forebear.training.run_folder import MetricsLog
 from forebear.training.trainer import ProgressReport, TrainingCallback
-from small_runs import ENCODING, HIDING, NAMES, NEURAL, PREDICTING, READING, TABLES, opened, settings, trained, weights
+from small_runs import (
+    CAUSAL_MODELS,
+    ENCODER_MODELS,
+    LANGUAGE_MODELS,
+    MASKED_MODELS,
+    NEURAL_MODELS,
+    TEXT_MODELS,
+    WORD_VECTOR_MODELS,
+    open_small_run,
+    small_settings,
+    train_small_run,
+    weights_digest,
+)
 
 KINDS = ("words", "characters", "bytepair")
 
 
 def models_by_tokenizer() -> list[Any]:
     """Every model with every kind of tokenizer; by default each model with one kind, and every kind with some model."""
-    names = [name for name in NAMES if name not in TABLES]
+    names = [name for name in TEXT_MODELS if name not in WORD_VECTOR_MODELS]
     return [
         pytest.param(name, kind, marks=() if number % len(KINDS) == turn else pytest.mark.slow)
         for number, name in enumerate(names)
@@ -45,7 +57,7 @@ LONGER_TRAINING = {"steps": 400, "rate": 5e-3}  # few tokens are masked: learnin
 
 @cache
 def trained_run(name: str, folder: Path) -> Run:
-    return opened(name, folder, **(LONGER_TRAINING if name in HIDING else {}))
+    return open_small_run(name, folder, **(LONGER_TRAINING if name in MASKED_MODELS else {}))
 
 
 @pytest.fixture(scope="module")
@@ -60,18 +72,18 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
     return run
 
 
-@pytest.fixture(params=READING)
+@pytest.fixture(params=LANGUAGE_MODELS)
 def run(request: pytest.FixtureRequest, runs: Callable[[str], Run]) -> Run:
     return runs(request.param)
 
 
-@pytest.fixture(params=PREDICTING)
+@pytest.fixture(params=CAUSAL_MODELS)
 def causal_run(request: pytest.FixtureRequest, runs: Callable[[str], Run]) -> Run:
     """A causal language model."""
     return runs(request.param)
 
 
-@pytest.fixture(params=HIDING)
+@pytest.fixture(params=MASKED_MODELS)
 def masked_run(request: pytest.FixtureRequest, runs: Callable[[str], Run]) -> Run:
     """A masked language model."""
     return runs(request.param)
@@ -92,7 +104,7 @@ def test_lineage_is_ordered_by_year():
     assert all(earlier.year <= later.year for earlier, later in pairwise(LINEAGE.values()))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TEXT_MODELS)
 def test_spec_fields_survive_json(name: str):
     spec_type = model_spec(name)
     for size in ("", *spec_type.sizes):
@@ -104,7 +116,7 @@ def test_spec_fields_survive_json(name: str):
 
 def test_creating_a_spec_does_not_load_torch():
     code = "import sys; from forebear.registry import model_spec\n"
-    code += f"for name in {NAMES!r}:\n  model_spec(name)().default_recipe()\n"
+    code += f"for name in {TEXT_MODELS!r}:\n  model_spec(name)().default_recipe()\n"
     code += "  if 'torch' in sys.modules: sys.exit(name)"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (process.returncode, process.stderr) == (0, "")
@@ -121,7 +133,7 @@ def test_every_target_has_a_head(run: Run):
     assert all((target >= IGNORE_INDEX).all() for target in batch.targets.values())
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", WORD_VECTOR_MODELS)
 def test_every_target_of_word_vector_models_has_a_head(name: str, runs: Callable[[str], Run]):
     run = runs(name)
     batch = run.folder.spec.objective(run.tokenizer).batch(corpus_of(run).all_documents(), 100, BatchKey(0, 0))
@@ -129,17 +141,17 @@ def test_every_target_of_word_vector_models_has_a_head(name: str, runs: Callable
     assert sum(batch.inputs["lengths"]) == len(batch.inputs["tokens"])
 
 
-@pytest.mark.parametrize("name", [name for name in TABLES if name != "onehot"])
+@pytest.mark.parametrize("name", [name for name in WORD_VECTOR_MODELS if name != "onehot"])
 def test_word_vector_model_learns(name: str, tmp_path: Path):
     """Held-out loss is lower after many steps than after one."""
     first, last = (
-        trained(name, tmp_path, to=str(steps), steps=steps, rate=0.1).metadata["metrics"]["held_out"]["loss"]
+        train_small_run(name, tmp_path, to=str(steps), steps=steps, rate=0.1).metadata["metrics"]["held_out"]["loss"]
         for steps in (1, 200)
     )
     assert last < 0.9 * first
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", WORD_VECTOR_MODELS)
 def test_saved_word_vectors_load_unchanged(name: str, runs: Callable[[str], Run]):
     vectors, reloaded = runs(name).word_table, Run.open(runs(name).folder.path).word_table
     assert vectors.words == reloaded.words
@@ -157,8 +169,8 @@ def test_model_learns_more_than_unigram_frequencies(run: Run):
 @pytest.mark.sample(8)
 @pytest.mark.parametrize(("name", "kind"), models_by_tokenizer())
 def test_model_learns_with_every_kind_of_tokenizer(name: str, kind: str, tmp_path: Path):
-    changes = {"steps": 150, "rate": 5e-3} if name in (*HIDING, "seq2seq_attention") else {}
-    metadata = trained(name, tmp_path, tokenizer=kind, **changes).metadata
+    changes = {"steps": 150, "rate": 5e-3} if name in (*MASKED_MODELS, "seq2seq_attention") else {}
+    metadata = train_small_run(name, tmp_path, tokenizer=kind, **changes).metadata
     assert metadata["metrics"]["held_out"]["nats_per_token"] < metadata["unigram_nats"]
 
 
@@ -234,7 +246,7 @@ def test_batched_generation_equals_single_generation(causal_run: Run):
         assert together == [causal_run.generate(prompt, length=30, **options)[0].text for prompt in prompts]
 
 
-@pytest.mark.parametrize("name", ENCODING)
+@pytest.mark.parametrize("name", ENCODER_MODELS)
 def test_batched_embeddings_equal_single_embeddings(name: str, runs: Callable[[str], Run]):
     run, texts = runs(name), ["The cat sat.", "A bird", "The young hare sat by the red roof and ran to the hill."]
     for text, embedding in zip(texts, run.embed(texts, layers=[0, -1]), strict=True):
@@ -265,20 +277,20 @@ class InterruptAtStep(TrainingCallback):
 
 
 @pytest.mark.sample(10)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TEXT_MODELS)
 def test_interrupted_run_resumes_bit_for_bit(name: str, tmp_path: Path):
     is_single_pass = name in ("ngram", "onehot")  # they make one pass over the text
     changes = {"batch": 30} if is_single_pass else {"steps": 20, "evaluate_every": 7, "dropout": 0.1}
-    if "dropout" not in settings(name) | asdict(model_spec(name)()):
+    if "dropout" not in small_settings(name) | asdict(model_spec(name)()):
         changes.pop("dropout", None)
-    uninterrupted = trained(name, tmp_path, to="whole", **changes)
+    uninterrupted = train_small_run(name, tmp_path, to="whole", **changes)
     with pytest.raises(UserInterrupt) as raised:
-        trained(name, tmp_path, to="broken", callback=InterruptAtStep(13), **changes)
+        train_small_run(name, tmp_path, to="broken", callback=InterruptAtStep(13), **changes)
     assert raised.value.exit_code == 130
     assert f"--resume {tmp_path / 'broken'}" in raised.value.hint
     resumed = pipeline.resume_pretraining(tmp_path / "broken")
-    assert weights(resumed) == weights(uninterrupted)
-    metric = "loss" if name in TABLES else "tokens"
+    assert weights_digest(resumed) == weights_digest(uninterrupted)
+    metric = "loss" if name in WORD_VECTOR_MODELS else "tokens"
     assert resumed.metadata["metrics"]["held_out"][metric] == uninterrupted.metadata["metrics"]["held_out"][metric]
     lines = [
         [(line["step"], line["losses"]) for line in MetricsLog(folder.path / "metrics.jsonl").read_lines()]
@@ -289,23 +301,25 @@ def test_interrupted_run_resumes_bit_for_bit(name: str, tmp_path: Path):
 
 
 @pytest.mark.sample(8)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TEXT_MODELS)
 def test_same_seed_gives_the_same_weights_bit_for_bit(name: str, tmp_path: Path):
-    changes = {"steps": 8} if name in NEURAL else {}
-    first, second = (weights(trained(name, tmp_path, to=to, seed=4, **changes)) for to in ("one", "two"))
+    changes = {"steps": 8} if name in NEURAL_MODELS else {}
+    first, second = (weights_digest(train_small_run(name, tmp_path, to=to, seed=4, **changes)) for to in ("one", "two"))
     assert first == second
-    if name in [*NEURAL, *TABLES] and name != "onehot":
-        assert weights(trained(name, tmp_path, to="three", seed=5, **changes)) != second
+    if name in [*NEURAL_MODELS, *WORD_VECTOR_MODELS] and name != "onehot":
+        assert weights_digest(train_small_run(name, tmp_path, to="three", seed=5, **changes)) != second
 
 
 @pytest.mark.sample(5)
-@pytest.mark.parametrize("name", NEURAL)
+@pytest.mark.parametrize("name", NEURAL_MODELS)
 def test_gradient_accumulation_gives_the_same_weights(name: str, tmp_path: Path):
     """Steps of 8 rows at once and of one row at a time give the same weights, except for rounding."""
     from safetensors.torch import load_file
 
     at_once, accumulated = (
-        load_file(trained(name, tmp_path, to=f"by-{parts}", steps=3, accumulate=parts).path / "weights.safetensors")
+        load_file(
+            train_small_run(name, tmp_path, to=f"by-{parts}", steps=3, accumulate=parts).path / "weights.safetensors"
+        )
         for parts in (1, 8)
     )
     for tensor in at_once:
@@ -313,8 +327,8 @@ def test_gradient_accumulation_gives_the_same_weights(name: str, tmp_path: Path)
 
 
 @pytest.mark.sample(8)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TEXT_MODELS)
 def test_rerun_gives_the_same_weights_bit_for_bit(name: str, tmp_path: Path):
-    run = trained(name, tmp_path, **({"time": 0.1} if name in [*NEURAL, *TABLES] else {}))
+    run = train_small_run(name, tmp_path, **({"time": 0.1} if name in [*NEURAL_MODELS, *WORD_VECTOR_MODELS] else {}))
     rerun = pipeline.repeat_run(run.path, tmp_path / "again")
-    assert weights(rerun) == weights(run)
+    assert weights_digest(rerun) == weights_digest(run)

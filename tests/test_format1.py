@@ -14,8 +14,17 @@ from typing import Any
 
 import pytest
 
-from format1_answers import ANSWERS, answers, comparison_answers, corpus_answers, listing, resumed, shown_again, unpack
-from small_runs import sampled
+from format1_answers import (
+    ANSWERS,
+    answers,
+    comparison_answers,
+    corpus_answers,
+    listing,
+    resumed,
+    reused_comparison_answers,
+    unpack,
+)
+from small_runs import sample_params
 
 KNOWN = json.loads(ANSWERS.read_text(encoding="utf-8"))
 COMPILING = ("hmm", "word2vec")  # resuming these is slow where their kernels are not compiled yet
@@ -57,7 +66,7 @@ def test_finished_run_gives_the_stored_answers(name: str) -> None:
     assert differences(answers(f"finished/{name}"), KNOWN["finished"][name], TOLERANCE) == []
 
 
-@pytest.mark.parametrize("name", sampled(KNOWN["unfinished"], set(KNOWN["unfinished"]) - set(COMPILING)))
+@pytest.mark.parametrize("name", sample_params(KNOWN["unfinished"], set(KNOWN["unfinished"]) - set(COMPILING)))
 def test_unfinished_run_resumes_to_the_stored_answers(name: str) -> None:
     folder = f"resumed/{name}"
     shutil.copytree(f"unfinished/{name}", folder)
@@ -80,6 +89,6 @@ def test_comparison_opens_and_is_reused_without_computing(name: str) -> None:
     folder = Path(f"shown/{name}")
     shutil.copytree(f"comparisons/{name}", folder)
     assert (
-        differences(shown_again(str(folder)), KNOWN["comparisons"][name], TOLERANCE) == []
+        differences(reused_comparison_answers(str(folder)), KNOWN["comparisons"][name], TOLERANCE) == []
     )  # no number is computed again
     assert (folder / "comparison.html").is_file()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from small_runs import text
+from small_runs import small_text
 
 # Without what `python -m` imports itself before the first line of the package runs (contextlib and its imports).
 NAMES = (
@@ -30,8 +30,8 @@ def trap_folder(tmp_path: Path) -> Path:
     """A working folder with a text and a corpus, in which modules of many names leave a mark when imported."""
     folder = tmp_path / "work"
     (folder / "texts").mkdir(parents=True)
-    (folder / "texts" / "a.txt").write_text(text(), encoding="utf-8")
-    (folder / "b.txt").write_text(text(60), encoding="utf-8")
+    (folder / "texts" / "a.txt").write_text(small_text(), encoding="utf-8")
+    (folder / "b.txt").write_text(small_text(60), encoding="utf-8")
     (tmp_path / "marks").mkdir()
     set_traps(folder)
     set_traps(folder / "texts")
@@ -62,7 +62,7 @@ def test_compare_imports_nothing_from_the_working_folder(trap_folder: Path):
 
 
 def test_prepare_with_workers_imports_nothing_from_the_working_folder(trap_folder: Path):
-    (trap_folder / "b.txt").write_text(text(6_000), encoding="utf-8")  # enough for two shards
+    (trap_folder / "b.txt").write_text(small_text(6_000), encoding="utf-8")  # enough for two shards
     run(trap_folder, "prepare", "b.txt", "--tokenizer", "words", "--workers", "2", "--to", "corpus", "--quiet")
 
 

@@ -15,17 +15,17 @@ from forebear.interop.tensor_names import FAMILIES
 from forebear.nn.causal_lm import TransformerCausalLM
 from forebear.nn.model import Model
 from forebear.registry import model_spec
-from peers import (
+from hf_peers import (
     PEERS,
     SPECIALS,
     VOCABULARY,
     Rows,
-    model_of,
-    our_answers,
-    our_pulls,
-    peer_of,
-    their_answers,
-    their_pulls,
+    build_model,
+    model_gradients,
+    model_outputs,
+    peer_gradients,
+    peer_outputs,
+    random_peer,
 )
 
 transformers = pytest.importorskip("transformers")
@@ -45,12 +45,12 @@ EXPORTED: dict[str, tuple[str, dict[str, Any]]] = {  # class in transformers: mo
 
 
 def rows_for(name: str, lengths: tuple[int, ...] = (9, 4, 9, 13)) -> Rows:
-    return Rows.drawn(lengths, segments=1 if name.startswith("Roberta") else 2)
+    return Rows.random(lengths, segments=1 if name.startswith("Roberta") else 2)
 
 
 def random_model(model_name: str, fields: dict[str, Any]) -> Model:
     """A random model of ours, with weights as large as a peer's."""
-    model, draw = model_of(model_name, fields).initialize(3).eval(), torch.Generator().manual_seed(4)
+    model, draw = build_model(model_name, fields).initialize(3).eval(), torch.Generator().manual_seed(4)
     with torch.no_grad():
         for value in model.parameters():
             random = torch.randn(value.shape, generator=draw)
@@ -61,30 +61,32 @@ def random_model(model_name: str, fields: dict[str, Any]) -> Model:
 @pytest.mark.parametrize("name", PEERS)
 def test_imported_models_have_the_same_logits(name: str, tmp_path: Path):
     """Padded batches in transformers; here all rows together, and each alone."""
-    peer, rows = peer_of(name), rows_for(name)
+    peer, rows = random_peer(name), rows_for(name)
     peer.save_pretrained(tmp_path)
     checkpoint = read_huggingface(tmp_path)
     heads = checkpoint.heads or ("",)
-    model = model_of(checkpoint.model, checkpoint.fields).with_heads(checkpoint.heads).load(checkpoint.tensors).eval()
-    expected = their_answers(peer, rows, heads)
-    answers = our_answers(model, rows, heads)
+    model = (
+        build_model(checkpoint.model, checkpoint.fields).with_heads(checkpoint.heads).load(checkpoint.tensors).eval()
+    )
+    expected = peer_outputs(peer, rows, heads)
+    answers = model_outputs(model, rows, heads)
     assert answers.keys() == expected.keys()
     for head, value in expected.items():
         assert float(value.detach().abs().max()) > 0.2  # large enough to show an error of any part
         torch.testing.assert_close(answers[head], value, rtol=0, atol=1e-4)
-        alone = [our_answers(model, rows.one(row), heads)[head] for row in range(len(rows.lengths))]
+        alone = [model_outputs(model, rows.single(row), heads)[head] for row in range(len(rows.lengths))]
         torch.testing.assert_close(torch.cat(alone), value, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", WITH_HEADS)
 def test_imported_models_have_the_same_gradients(name: str, tmp_path: Path):
-    peer, rows = peer_of(name), rows_for(name)
+    peer, rows = random_peer(name), rows_for(name)
     peer.save_pretrained(tmp_path)
     checkpoint = read_huggingface(tmp_path)
-    model = model_of(checkpoint.model, checkpoint.fields).with_heads(checkpoint.heads).load(checkpoint.tensors)
-    expected = their_pulls(peer, rows, checkpoint.heads)
+    model = build_model(checkpoint.model, checkpoint.fields).with_heads(checkpoint.heads).load(checkpoint.tensors)
+    expected = peer_gradients(peer, rows, checkpoint.heads)
     num_offset_rows = 2 if name.startswith("Roberta") else 0
-    gradients = our_pulls(model, checkpoint.model, rows, num_offset_rows, checkpoint.fields["depth"])
+    gradients = model_gradients(model, checkpoint.model, rows, num_offset_rows, checkpoint.fields["depth"])
     tied = {name for name in expected if "lm_head.weight" in name or ".decoder." in name}
     assert gradients.keys() == expected.keys() - tied
     assert max(float(value.abs().max()) for value in gradients.values()) > 0.01
@@ -102,8 +104,8 @@ def test_exported_models_have_the_same_logits_in_transformers(name: str, tmp_pat
     assert not any(loading_info.values()), loading_info
     assert peer.config.architectures == [name]
     rows, heads = rows_for(name), tuple(network.heads)
-    expected = their_answers(peer.eval(), rows, heads)
-    for head, value in our_answers(network, rows, heads).items():
+    expected = peer_outputs(peer.eval(), rows, heads)
+    for head, value in model_outputs(network, rows, heads).items():
         torch.testing.assert_close(value, expected[head], rtol=0, atol=1e-4)
 
 
@@ -129,7 +131,7 @@ def test_exported_models_generate_the_same_text_in_transformers(name: str, tmp_p
 
 def test_roberta_counts_positions_from_the_padding_token(tmp_path: Path):
     """For any padding id: our first row is the one after it, on import and export."""
-    peer = peer_of("RobertaForMaskedLM", pad_token_id=4)
+    peer = random_peer("RobertaForMaskedLM", pad_token_id=4)
     peer.save_pretrained(tmp_path / "theirs")
     checkpoint = read_huggingface(tmp_path / "theirs")
     assert checkpoint.fields["context"] == 15
@@ -144,6 +146,6 @@ def test_roberta_counts_positions_from_the_padding_token(tmp_path: Path):
 
 
 def test_every_family_is_compared():
-    kinds = {peer_of(name).config.model_type for name in PEERS}
+    kinds = {random_peer(name).config.model_type for name in PEERS}
     assert kinds == {family.model_type for family in FAMILIES.values()}
     assert VOCABULARY > 5

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from loaded_before import loaded
+from preloaded_forebear import preloaded_programs
 
 PROJECT = Path(__file__).parent.parent
 READMES = ["README.md", "README.zh-CN.md"]
@@ -137,7 +137,7 @@ def test_every_readme_command_succeeds(tmp_path: Path, tmp_path_factory: pytest.
     assert (Path(sys.executable).parent / "forebear").exists(), "forebear is not installed here: run the tests by ./dev"
     commands = [command for block in blocks(read(name)) if block.runs for command in block.commands]
     assert any(command.startswith("forebear ") for command in commands), f"{name} shows nothing to try"
-    with loaded(tmp_path_factory.mktemp("loaded"), environment(tmp_path)) as programs:
+    with preloaded_programs(tmp_path_factory.mktemp("loaded"), environment(tmp_path)) as programs:
         assert run_blocks(read(name), tmp_path, programs) == []
     for match in FENCE.finditer(read(name)):
         if match["tag"].strip() == "python":

@@ -46,8 +46,8 @@ def clean_texts(texts: list[str], rules: CleaningRules) -> tuple[list[str], Ledg
 
 WHITE = ["a", "字", " ", "\n", "\n\n", "\r", "\r\n", "\t", "\f", "\x85", "\u2028", "\x1c", "\u3000", "\u2003", "word "]
 ODD = ["\x00", "\x07", "\u200b", "\ufeff", "\ufffd", "Ã©", "锟斤拷", "ﬁ", "Å", "①", "，", "😀", "\u0301"]
-pieces = st.sampled_from([*WHITE, *ODD, "the same line of text\n"])
-texts = st.lists(pieces, min_size=1, max_size=12).map("".join) | st.text(min_size=1)
+wordpiece_tokenizer = st.sampled_from([*WHITE, *ODD, "the same line of text\n"])
+texts = st.lists(wordpiece_tokenizer, min_size=1, max_size=12).map("".join) | st.text(min_size=1)
 
 
 @st.composite

@@ -6,7 +6,6 @@ import pickle
 import numpy as np
 import pytest
 
-from corpora import contents, named, read
 from forebear.cli.main import main
 from forebear.data.cleaning import CleaningRules, clean_documents, write_documents
 from forebear.data.corpus import shards
@@ -20,6 +19,7 @@ from forebear.data.segmentation import Segmenter
 from forebear.data.source import TextSource, prepare_source, reopen_corpus
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError
+from story_corpus import corpus_entities, folder_contents, read_documents
 
 TAGGED = TextFormat(format="tagged")
 TRAINING_TEXT = "江泽民在北京大学见了 Ann Smith of New York and Yahoo! today. 我们是大学生。"
@@ -49,7 +49,7 @@ def test_entities_do_not_depend_on_parts_and_shards(tmp_path, monkeypatch):
             corpora[part] = corpus
             assert len(corpus.documents) == 3
             assert corpus.metadata["counts"]["entities"] == 600
-            assert set(named(corpus)) == {"江泽民", "New York"}
+            assert set(corpus_entities(corpus)) == {"江泽民", "New York"}
         unsplit, in_parts = corpora.values()
         assert unsplit.key != in_parts.key
         assert np.array_equal(unsplit.entities, in_parts.entities)
@@ -68,7 +68,7 @@ def test_entities_do_not_depend_on_the_number_of_workers(tmp_path, monkeypatch, 
         to = tmp_path / f"{workers}"
         corpus = prepare_corpus([tmp_path / "t.txt"], TOKENIZERS["bytepair"], to=to, workers=workers, **options)
         assert corpus.metadata["counts"]["entities"] == 120
-        folders.append(contents(to))
+        folders.append(folder_contents(to))
     assert folders[0] == folders[1] == folders[2]
 
 
@@ -79,15 +79,15 @@ def test_entity_array_is_verified_and_survives_pickling(tmp_path):
     )
     corpus.verify()
     assert corpus.words is not None  # names imply words
-    assert named(pickle.loads(pickle.dumps(corpus))) == ["江泽民"]
+    assert corpus_entities(pickle.loads(pickle.dumps(corpus))) == ["江泽民"]
     prepared_again = prepare_corpus(
         [tmp_path / "t.txt"], TOKENIZERS["characters"], entities=EntityDictionary(("江泽民",)), to=tmp_path / "c"
     )
     assert prepared_again.key == corpus.key
 
 
-def test_corpora_without_entity_array_open(tmp_path, story, pieces):
-    corpus = prepare_corpus([story], pieces, entities=EntityDictionary(("cat",)), to=tmp_path / "c")
+def test_corpora_without_entity_array_open(tmp_path, story_path, wordpiece_tokenizer):
+    corpus = prepare_corpus([story_path], wordpiece_tokenizer, entities=EntityDictionary(("cat",)), to=tmp_path / "c")
     assert corpus.entities is not None
     metadata = json.loads((tmp_path / "c" / CORPUS_FILE).read_text())
     del metadata["arrays"]["entities"], metadata["counts"]["entities"]
@@ -96,21 +96,24 @@ def test_corpora_without_entity_array_open(tmp_path, story, pieces):
     old = Corpus.open(tmp_path / "c")
     old.verify()
     assert old.entities is None
-    assert np.array_equal(old.ids, prepare_corpus([story], pieces).ids)
+    assert np.array_equal(old.ids, prepare_corpus([story_path], wordpiece_tokenizer).ids)
 
 
-def test_corpus_key_changes_with_the_entity_dictionary(tmp_path, story, pieces):
+def test_corpus_key_changes_with_the_entity_dictionary(tmp_path, story_path, wordpiece_tokenizer):
     def key(*names: str) -> str:
         return prepare_corpus(
-            [story], pieces, segmenter=Segmenter(), entities=EntityDictionary(names) if names else None
+            [story_path],
+            wordpiece_tokenizer,
+            segmenter=Segmenter(),
+            entities=EntityDictionary(names) if names else None,
         ).key
 
     keys = [key(), key("cat"), key("dog"), key("cat", "dog")]
     assert len(set(keys)) == 4
     assert key("dog", "cat", "cat") == keys[3]
-    assert prepare_corpus([story], pieces, segmenter=Segmenter()).key == keys[0]
+    assert prepare_corpus([story_path], wordpiece_tokenizer, segmenter=Segmenter()).key == keys[0]
     (tmp_path / "tagged.txt").write_text("好/a")
-    tagged_corpus = prepare_corpus([tmp_path / "tagged.txt"], pieces, reading=TAGGED)
+    tagged_corpus = prepare_corpus([tmp_path / "tagged.txt"], wordpiece_tokenizer, reading=TAGGED)
     assert tagged_corpus.metadata["made_from"]["entity_tags"] == ["nr", "ns", "nt", "nz"]
 
 
@@ -160,7 +163,7 @@ def test_cleaned_jsonl_keeps_entities(tmp_path):
     (tmp_path / "t.txt").write_text("江/nr 泽民/nr 见/v 了/u\n\n北京/ns 人/n")
 
     def write_text(name: str) -> Ledger:
-        documents, ledger = read(tmp_path / "t.txt", format="tagged")
+        documents, ledger = read_documents(tmp_path / "t.txt", format="tagged")
         write_documents(documents, tmp_path / name, ledger)
         return ledger
 
@@ -194,7 +197,7 @@ def test_text_source_with_entity_dictionary_survives_json_and_detects_changes(tm
     del source_json["entities"]
     assert TextSource.from_dict(source_json).entities is None  # of a run from before there were any
     corpus = prepare_source(source, TOKENIZERS["characters"])
-    assert named(corpus) == ["江泽民"]
+    assert corpus_entities(corpus) == ["江泽民"]
     data = {"source": source.to_dict(), "corpus": corpus.key, "folder": "gone"}
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "another"))
     assert reopen_corpus(data, TOKENIZERS["characters"]).key == corpus.key

@@ -10,7 +10,7 @@ from forebear.data.io.documents import Document
 from forebear.data.sentences import TAILS, document_lines, split_sentences
 from forebear.data.tokenizers import pretokens
 from forebear.data.tokenizers.train import train_tokenizer
-from nasty import strings
+from hostile_texts import hostile_strings
 
 # Words between spaces, with white space of all widths at the ends of lines, and marks that end lines as well.
 PIECES = st.sampled_from(
@@ -20,7 +20,7 @@ line_texts = st.lists(PIECES, min_size=1, max_size=14).map("".join)
 
 
 @settings(max_examples=500, deadline=None)
-@given(texts=st.lists(st.one_of(line_texts, strings()), min_size=1, max_size=4))
+@given(texts=st.lists(st.one_of(line_texts, hostile_strings()), min_size=1, max_size=4))
 def test_byte_lines_equal_reference_sentences(texts: list[str]):
     texts = [text.encode("utf-8", "replace").decode() for text in texts]
     actual = document_lines([Document(text, "file", 1) for text in texts])

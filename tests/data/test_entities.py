@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import nasty
-from corpora import named, read, spoken
+import hostile_texts
 from forebear.data import segmentation
 from forebear.data.corpus.encode import DocumentEncoder
 from forebear.data.corpus.prepare import prepare_corpus
@@ -21,6 +20,7 @@ from forebear.data.sentences import split_sentences
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError
+from story_corpus import corpus_entities, entity_texts, read_documents
 
 TAGGED = TextFormat(format="tagged")
 TRAINING_TEXT = "江泽民在北京大学见了 Ann Smith of New York and Yahoo! today. 我们是大学生。"
@@ -42,7 +42,7 @@ def encode_text(text: str, *names: str, tokenizer: Tokenizer | None = None, word
 def entities_in(text: str, *names: str, **options) -> list[str]:
     tokenizer = options.pop("tokenizer", None) or train_tokenizer("characters", [text])
     encoded = encode_text(text, *names, tokenizer=tokenizer, **options)
-    return spoken(tokenizer, encoded.ids, encoded.entities)
+    return entity_texts(tokenizer, encoded.ids, encoded.entities)
 
 
 @pytest.fixture
@@ -52,10 +52,10 @@ def tagged_entities(tmp_path):
     def entities(text: str, **options) -> list[str]:
         path = tmp_path / "tagged.txt"
         path.write_text(text)
-        plain = "".join(document.text for document in read(path, format="tagged")[0])
+        plain = "".join(document.text for document in read_documents(path, format="tagged")[0])
         corpus = prepare_corpus([path], train_tokenizer("characters", [plain]), reading=TAGGED, **options)
-        assert corpus.metadata["counts"]["entities"] == len(named(corpus))
-        return named(corpus)
+        assert corpus.metadata["counts"]["entities"] == len(corpus_entities(corpus))
+        return corpus_entities(corpus)
 
     return entities
 
@@ -131,14 +131,14 @@ def test_no_entity_crosses_a_sentence_end():
         TOKENIZERS["wordpiece"], "whole", Segmenter(), EntityDictionary(("Yahoo! New York", "Yahoo"))
     )
     encoded = encoder.encode([Document(text, "f", 1)])
-    assert spoken(TOKENIZERS["wordpiece"], encoded.ids, encoded.entities) == ["Yahoo! New York"]
+    assert entity_texts(TOKENIZERS["wordpiece"], encoded.ids, encoded.entities) == ["Yahoo! New York"]
     assert entities_in("甲乙。丙", "乙。丙") == []
     assert entities_in("甲乙。丙丁", entities=((1, 4),), words=()) == []  # nor an entity marked in the source
     assert entities_in("甲乙。丙丁", entities=((0, 2), (3, 5))) == ["甲乙", "丙丁"]
 
 
-def test_corpus_without_dictionary_or_tags_has_no_entities(tmp_path, story, pieces):
-    corpus = prepare_corpus([story], pieces)
+def test_corpus_without_dictionary_or_tags_has_no_entities(tmp_path, story_path, wordpiece_tokenizer):
+    corpus = prepare_corpus([story_path], wordpiece_tokenizer)
     assert corpus.entities is None
     assert corpus.words is None
     assert "entities" not in corpus.metadata["counts"]
@@ -192,10 +192,10 @@ def test_compound_is_an_entity_by_its_own_tag(tagged_entities):
 def test_compound_brackets_are_removed_from_the_text(tmp_path):
     path = tmp_path / "t.txt"
     path.write_text("[中国/ns 银行/n]/nt ，/w [工商/n 银行/n]nt a]/n [/w")
-    assert [document.text for document in read(path, format="tagged")[0]] == ["中国银行，工商银行a]["]
+    assert [document.text for document in read_documents(path, format="tagged")[0]] == ["中国银行，工商银行a]["]
     path.write_text("[中国/ns /n")
     with pytest.raises(InputError, match="is not word/tag"):
-        read(path, format="tagged")
+        read_documents(path, format="tagged")
 
 
 def test_tags_override_overlapping_dictionary_names(tagged_entities):
@@ -308,7 +308,9 @@ def test_dictionary_matcher_equals_brute_force(max_prefixes, text, names):
 @settings(max_examples=100)
 @given(
     texts=st.lists(
-        st.lists(PIECES | nasty.strings(surrogates=False), max_size=12).map("".join), min_size=1, max_size=3
+        st.lists(PIECES | hostile_texts.hostile_strings(surrogates=False), max_size=12).map("".join),
+        min_size=1,
+        max_size=3,
     ),
     names=NAMES,
 )
@@ -339,7 +341,7 @@ def test_entity_flags_equal_brute_force(kind, texts, names):
 def test_tagged_entities_are_whole_words_in_order(items, tmp_path_factory):
     path = tmp_path_factory.mktemp("tagged") / "t.txt"
     path.write_text("  ".join(f"{word}/{tag}" for word, tag in items))
-    for document in read(path, format="tagged")[0]:
+    for document in read_documents(path, format="tagged")[0]:
         assert document.words is not None
         assert document.entities is not None
         bounds = [bound for span in document.entities for bound in span]
@@ -355,9 +357,9 @@ def test_entities_of_the_peoples_daily_match_its_tags(data, tmp_path):
     with open(data / "corpora" / "peoples-daily-1998-tagged.txt", encoding="utf-8") as file:
         lines = list(islice(file, 400))
     (tmp_path / "head.txt").write_text("".join(lines))
-    plain = "".join(document.text for document in read(tmp_path / "head.txt", format="tagged")[0])
+    plain = "".join(document.text for document in read_documents(tmp_path / "head.txt", format="tagged")[0])
     corpus = prepare_corpus([tmp_path / "head.txt"], train_tokenizer("characters", [plain]), reading=TAGGED)
-    entities = named(corpus)
+    entities = corpus_entities(corpus)
     words = [item.rpartition("/") for line in lines for item in line.split()]
     tags = sum(tag in ("nr", "ns", "nt", "nz") for _, _, tag in words)
     surnames = sum(a[2] == b[2] == "nr" and len(a[0]) == 1 for a, b in pairwise(words))

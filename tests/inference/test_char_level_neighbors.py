@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from forebear.inference.run import Run
-from small_runs import text, trained
+from small_runs import small_text, train_small_run
 
 
 @pytest.mark.parametrize("name", ["cnn_rnn", "elmo"])
 def test_unseen_words_of_character_level_models_have_neighbors(name: str, tmp_path: Path):
-    (tmp_path / "text.txt").write_text(text(), encoding="utf-8")
-    run = Run.open(trained(name, tmp_path, tokenizer="words", steps=3).path)
+    (tmp_path / "text.txt").write_text(small_text(), encoding="utf-8")
+    run = Run.open(train_small_run(name, tmp_path, tokenizer="words", steps=3).path)
     known, unseen = run.neighbours(["river", "rivers"], top=3)
     assert known.note == ""
     assert unseen.note == "not in the vocabulary: from its parts"

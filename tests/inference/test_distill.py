@@ -26,7 +26,7 @@ from forebear.models.gpt2 import GPT2Spec
 from forebear.training.checkpoint import CheckpointStore
 from forebear.training.run_folder import RunFolder
 from forebear.training.trainer import ProgressReport, TrainingCallback
-from small_runs import tokenizer, trained, weights
+from small_runs import small_tokenizer, train_small_run, weights_digest
 
 QUICK: dict[str, Any] = {"threads": 1, "steps": 9, "evaluate_every": 3}
 ON_TEXT: dict[str, Any] = {**QUICK, "batch": 128, "rate": 3e-3, "held_out": 0.15}
@@ -39,9 +39,9 @@ def runs_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("school")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FOREBEAR_CACHE", str(folder / "cache"))
-        trained("gpt2", folder, to="gpt2", steps=30)
-        trained("bert", folder, to="bert", steps=10)
-        trained("gpt", folder, to="words", steps=10, tokenizer="words", depth=1)
+        train_small_run("gpt2", folder, to="gpt2", steps=30)
+        train_small_run("bert", folder, to="bert", steps=10)
+        train_small_run("gpt", folder, to="words", steps=10, tokenizer="words", depth=1)
         write_task_file(folder / "opinion.tsv", 60)
         source, _ = labeled_source(str(folder / "opinion.tsv"))
         pipeline.run_adaptation(
@@ -86,7 +86,7 @@ def test_distillation_with_share_0_equals_pretraining_bit_for_bit(runs_folder: P
     plain_plan = plan.plan_pretraining(
         "gpt2", [str(runs_folder / "text.txt")], tokenizer=teacher.tokenizer, settings={**fields, **ON_TEXT}
     )
-    assert weights(run.folder) == weights(pipeline.run_pretraining(plain_plan, tmp_path / "plain"))
+    assert weights_digest(run.folder) == weights_digest(pipeline.run_pretraining(plain_plan, tmp_path / "plain"))
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert"])
@@ -99,7 +99,7 @@ def test_killed_distillation_on_text_resumes_bit_for_bit(name: str, runs_folder:
     assert not killed_run.is_finished
     assert CheckpointStore(killed_run.path / "checkpoints").list_all()
     resumed = distill.resume_distillation(tmp_path / "broken")
-    assert weights(resumed.folder) == weights(uninterrupted.folder)
+    assert weights_digest(resumed.folder) == weights_digest(uninterrupted.folder)
     assert resumed.metadata["parent"] == str((runs_folder / name).absolute())
     assert resumed.metadata["distilled"]["temperature"] == 2.0
     assert resumed.metadata["price"][1]["held_out"] == uninterrupted.metadata["price"][1]["held_out"]
@@ -110,7 +110,7 @@ def test_killed_distillation_on_text_resumes_bit_for_bit(name: str, runs_folder:
 
 
 def test_default_student_has_at_most_half_the_parameters(runs_folder: Path, tmp_path: Path):
-    words = tokenizer("words")
+    words = small_tokenizer("words")
     for teacher_spec in (
         GPT2Spec(width=64, depth=12, heads=4, context=64),
         GPT2Spec(width=64, depth=1, heads=4),
@@ -131,7 +131,7 @@ def test_default_student_has_at_most_half_the_parameters(runs_folder: Path, tmp_
 
 
 def test_recurrent_teacher_gets_a_smaller_recurrent_student(tmp_path: Path):
-    trained("lstm", tmp_path, to="lstm", steps=2, width=32, inner=32)
+    train_small_run("lstm", tmp_path, to="lstm", steps=2, width=32, inner=32)
     source, _ = labeled_source(str(write_task_file(tmp_path / "opinion.tsv", 60)))
     pipeline.run_adaptation(
         pipeline.plan_adaptation(str(tmp_path / "lstm"), source, settings=QUICK), tmp_path / "teacher"
@@ -172,7 +172,7 @@ def test_distillation_with_share_0_equals_adapting_bit_for_bit(runs_folder: Path
     adapted = pipeline.run_adaptation(
         pipeline.plan_adaptation(str(runs_folder / "bert"), source, settings=QUICK), tmp_path / "plain"
     )
-    assert weights(run.folder) == weights(adapted)
+    assert weights_digest(run.folder) == weights_digest(adapted)
     assert run.metadata["metrics"] == adapted.metadata["metrics"]
 
 
@@ -184,7 +184,7 @@ def test_killed_distillation_of_a_task_resumes_bit_for_bit(runs_folder: Path, tm
     distill_until_killed(5, runs_folder / "teacher", to=tmp_path / "broken", **options)
     assert (tmp_path / "broken" / distill.SOFT_TARGETS_FILE).is_file()
     resumed = distill.resume_distillation(tmp_path / "broken")
-    assert weights(resumed.folder) == weights(uninterrupted.folder)
+    assert weights_digest(resumed.folder) == weights_digest(uninterrupted.folder)
     assert not (tmp_path / "broken" / distill.SOFT_TARGETS_FILE).exists()
     assert resumed.metadata["milestone"] == "gpt"
     assert resumed.classify("I loved it.")[0].label in ("positive", "negative")

@@ -17,7 +17,7 @@ from forebear.inference.measure import evaluate_task
 from forebear.inference.run import Run
 from forebear.models.bert import BertSpec
 from forebear.training.run_folder import RunFolder
-from small_runs import trained, weights
+from small_runs import train_small_run, weights_digest
 
 QUICK: dict[str, Any] = {"threads": 1, "steps": 6, "evaluate_every": 3}
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -37,7 +37,7 @@ def runs_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         texts = [" ".join(example.text.split()) for example in demo_examples("opinion", 250, 12, "en")]  # pyright: ignore[reportAttributeAccessIssue]
         (folder / "texts.txt").write_text("\n".join(texts), encoding="utf-8")
         (folder / "text.txt").write_text("\n\n".join(texts), encoding="utf-8")
-        trained("word2vec", folder, to="word2vec")
+        train_small_run("word2vec", folder, to="word2vec")
         write_task_file(folder / "few.tsv", 40, seed=11)
         yield folder
 
@@ -83,7 +83,7 @@ def test_word_vector_distillation_with_share_0_equals_adapting(runs_folder: Path
     )
     source, _ = labeled_source(str(runs_folder / "many.tsv"))
     plan = pipeline.plan_adaptation(str(runs_folder / "word2vec"), source, how=options, settings=QUICK)
-    assert weights(run.folder) == weights(pipeline.run_adaptation(plan, tmp_path / "plain"))
+    assert weights_digest(run.folder) == weights_digest(pipeline.run_adaptation(plan, tmp_path / "plain"))
 
 
 def test_hidden_states_are_not_matched_where_tokens_differ(runs_folder: Path, tmp_path: Path):

@@ -60,8 +60,10 @@ POOLING = {
 
 @pytest.mark.parametrize("spec_type", [BertSpec, GPT2Spec])
 @pytest.mark.parametrize("pooling", POOLING)
-def test_text_vector_is_pooled_from_its_hidden_states(cutters: dict[str, Tokenizer], spec_type: type, pooling: str):
-    tokenizer = cutters["bytepair"]
+def test_text_vector_is_pooled_from_its_hidden_states(
+    mask_tokenizers: dict[str, Tokenizer], spec_type: type, pooling: str
+):
+    tokenizer = mask_tokenizers["bytepair"]
     model = model_of(tokenizer, spec_type, context=24)
     for layer in (-1, 0, 1, 3, -4):
         embeddings = embed_with_words(model, tokenizer, TEXTS, layers=layer, pooling=pooling, normalise=False)
@@ -76,18 +78,18 @@ def test_text_vector_is_pooled_from_its_hidden_states(cutters: dict[str, Tokeniz
             assert embedding.words is None
 
 
-def test_every_kind_of_tokenizer_has_text_vectors(cutter: Tokenizer):
-    model = model_of(cutter, context=30)
-    for text, embedding in zip(TEXTS, embed_with_words(model, cutter, TEXTS), strict=True):
+def test_every_kind_of_tokenizer_has_text_vectors(mask_tokenizer: Tokenizer):
+    model = model_of(mask_tokenizer, context=30)
+    for text, embedding in zip(TEXTS, embed_with_words(model, mask_tokenizer, TEXTS), strict=True):
         assert embedding.vector == pytest.approx(
-            unit_vector(hidden_states(model, cutter, ids_of(cutter, text)).mean(axis=0)), abs=1e-5
+            unit_vector(hidden_states(model, mask_tokenizer, ids_of(mask_tokenizer, text)).mean(axis=0)), abs=1e-5
         )
         json.dumps(embedding.to_dict(), allow_nan=False)
 
 
-def test_layers_are_mixed_by_their_weights(words: Tokenizer):
-    model = model_of(words)
-    rows = [hidden_states(model, words, ids_of(words, "the cat sat"), layer) for layer in range(4)]
+def test_layers_are_mixed_by_their_weights(word_tokenizer: Tokenizer):
+    model = model_of(word_tokenizer)
+    rows = [hidden_states(model, word_tokenizer, ids_of(word_tokenizer, "the cat sat"), layer) for layer in range(4)]
     for layers, expected in (
         (2, rows[2]),
         ([0, 1, 2, 3], sum(rows) / 4),
@@ -96,15 +98,17 @@ def test_layers_are_mixed_by_their_weights(words: Tokenizer):
         ({1: 0.5, 3: 2.0}, 0.5 * rows[1] + 2 * rows[3]),
         ({-1: -1.0}, -rows[3]),
     ):
-        vector = embed_with_words(model, words, "the cat sat", layers=layers, normalise=False)[0].vector
+        vector = embed_with_words(model, word_tokenizer, "the cat sat", layers=layers, normalise=False)[0].vector
         assert vector == pytest.approx(expected.mean(axis=0), abs=1e-5), layers
 
 
-def test_layer_given_twice_counts_twice(words: Tokenizer):
-    model = model_of(words)
-    first, second = (hidden_states(model, words, ids_of(words, "the cat sat"), layer) for layer in (1, 2))
+def test_layer_given_twice_counts_twice(word_tokenizer: Tokenizer):
+    model = model_of(word_tokenizer)
+    first, second = (
+        hidden_states(model, word_tokenizer, ids_of(word_tokenizer, "the cat sat"), layer) for layer in (1, 2)
+    )
     for layers, expected in (([1, 1], first), ([1, 1, 2], (2 * first + second) / 3)):
-        vector = embed_with_words(model, words, "the cat sat", layers=layers, normalise=False)[0].vector
+        vector = embed_with_words(model, word_tokenizer, "the cat sat", layers=layers, normalise=False)[0].vector
         assert vector == pytest.approx(expected.mean(axis=0), abs=1e-5), layers
 
 
@@ -132,24 +136,24 @@ def test_layers_are_parsed_from_text():
         {"long": "cut"},
     ],
 )
-def test_invalid_embedding_options_are_refused_with_a_hint(words: Tokenizer, options: dict):
+def test_invalid_embedding_options_are_refused_with_a_hint(word_tokenizer: Tokenizer, options: dict):
     with pytest.raises(InputError) as caught:
-        embed_with_words(model_of(words), words, "the cat", **options)
+        embed_with_words(model_of(word_tokenizer), word_tokenizer, "the cat", **options)
     assert caught.value.hint
 
 
-def test_embedding_a_text_without_tokens_is_refused_with_its_number(words: Tokenizer):
+def test_embedding_a_text_without_tokens_is_refused_with_its_number(word_tokenizer: Tokenizer):
     for empty in ("", "  \n"):
         with pytest.raises(InputError, match="no tokens") as caught:
-            embed_with_words(model_of(words), words, ["the cat", empty, "a"])
+            embed_with_words(model_of(word_tokenizer), word_tokenizer, ["the cat", empty, "a"])
         assert caught.value.line == 2
-    assert embed_with_words(model_of(words), words, []) == []
+    assert embed_with_words(model_of(word_tokenizer), word_tokenizer, []) == []
 
 
-def test_normalized_vectors_have_length_1(cutter: Tokenizer):
-    model = model_of(cutter, context=30)
+def test_normalized_vectors_have_length_1(mask_tokenizer: Tokenizer):
+    model = model_of(mask_tokenizer, context=30)
     plain, normalized = (
-        embed_with_words(model, cutter, TEXTS, words=True, normalise=normalise) for normalise in (False, True)
+        embed_with_words(model, mask_tokenizer, TEXTS, words=True, normalise=normalise) for normalise in (False, True)
     )
     for raw, unit in zip(plain, normalized, strict=True):
         assert math.sqrt((unit.vector**2).sum()) == pytest.approx(1, abs=1e-6)
@@ -158,20 +162,20 @@ def test_normalized_vectors_have_length_1(cutter: Tokenizer):
             assert unit_vector(word.vector) == pytest.approx(unit_word.vector, abs=1e-6)
 
 
-def test_zero_vector_is_not_normalized(words: Tokenizer):
-    vector = embed_with_words(model_of(words), words, "the cat", layers={0: 0.0})[0].vector
+def test_zero_vector_is_not_normalized(word_tokenizer: Tokenizer):
+    vector = embed_with_words(model_of(word_tokenizer), word_tokenizer, "the cat", layers={0: 0.0})[0].vector
     assert vector.tolist() == [0.0] * 16
 
 
-def test_batched_texts_have_the_vectors_of_each_alone(words: Tokenizer):
+def test_batched_texts_have_the_vectors_of_each_alone(word_tokenizer: Tokenizer):
     """Texts of different lengths in any order, more than one batch."""
-    model, rng = model_of(words), np.random.default_rng(0)
+    model, rng = model_of(word_tokenizer), np.random.default_rng(0)
     texts = [" ".join(rng.choice(["the", "cat", "sat", "dog", "a"], n)) for n in rng.integers(1, 12, 1200)]
-    embeddings = embed_with_words(model, words, texts)
+    embeddings = embed_with_words(model, word_tokenizer, texts)
     for number in (0, 1, 600, 1199):
         assert embeddings[number].text == texts[number]
         assert embeddings[number].vector == pytest.approx(
-            embed_with_words(model, words, texts[number])[0].vector, abs=1e-5
+            embed_with_words(model, word_tokenizer, texts[number])[0].vector, abs=1e-5
         )
 
 
@@ -180,32 +184,32 @@ def test_batched_texts_have_the_vectors_of_each_alone(words: Tokenizer):
 
 @pytest.mark.parametrize("pooling", POOLING)
 @pytest.mark.parametrize("spec_type", [BertSpec, GPT2Spec])
-def test_windows_are_averaged_by_token_count(words: Tokenizer, pooling: str, spec_type: type):
-    model = model_of(words, spec_type)
+def test_windows_are_averaged_by_token_count(word_tokenizer: Tokenizer, pooling: str, spec_type: type):
+    model = model_of(word_tokenizer, spec_type)
     room = CONTEXT - (2 if spec_type is BertSpec else 1)
     text = "the cat sat on the mat and a dog sat on the log the end of it and on and on the mat sat a cat"
-    ids = ids_of(words, text)
+    ids = ids_of(word_tokenizer, text)
     assert 2 * room > len(ids) - room > 0
-    rows = [hidden_states(model, words, ids[at : at + room]) for at in range(0, len(ids), room)]
+    rows = [hidden_states(model, word_tokenizer, ids[at : at + room]) for at in range(0, len(ids), room)]
     parts = [POOLING[pooling](row) for row in rows]
     expected = sum(len(row) * part for row, part in zip(rows, parts, strict=True)) / sum(map(len, rows))
-    embedding = embed_with_words(model, words, text, pooling=pooling, normalise=False)[0]
+    embedding = embed_with_words(model, word_tokenizer, text, pooling=pooling, normalise=False)[0]
     assert embedding.vector == pytest.approx(expected, abs=1e-5)
     assert (embedding.tokens, embedding.num_truncated) == (len(ids), 0)
-    truncated = embed_with_words(model, words, text, pooling=pooling, normalise=False, long="truncate")[0]
+    truncated = embed_with_words(model, word_tokenizer, text, pooling=pooling, normalise=False, long="truncate")[0]
     assert truncated.vector == pytest.approx(parts[0], abs=1e-5)
     assert (truncated.tokens, truncated.num_truncated) == (room, len(ids) - room)
 
 
-def test_text_that_just_fits_is_one_window(words: Tokenizer):
-    model = model_of(words)
+def test_text_that_just_fits_is_one_window(word_tokenizer: Tokenizer):
+    model = model_of(word_tokenizer)
     text = " ".join(["cat"] * (CONTEXT - 2))
     windowed, truncated = (
-        embed_with_words(model, words, text, long=overflow)[0] for overflow in ("windows", "truncate")
+        embed_with_words(model, word_tokenizer, text, long=overflow)[0] for overflow in ("windows", "truncate")
     )
     assert windowed.vector == pytest.approx(truncated.vector, abs=1e-7)
     assert windowed.num_truncated == truncated.num_truncated == 0
-    assert embed_with_words(model, words, text + " a", long="truncate")[0].num_truncated == 1
+    assert embed_with_words(model, word_tokenizer, text + " a", long="truncate")[0].num_truncated == 1
 
 
 # -- words
@@ -238,31 +242,33 @@ def reference_word_vectors(
         ("catdog unseenword", "catdog unseenword".split()),
     ],
 )
-def test_word_vector_is_the_mean_of_its_subwords(cutter: Tokenizer, text: str, parts: list[str]):
-    model = model_of(cutter, context=60)
+def test_word_vector_is_the_mean_of_its_subwords(mask_tokenizer: Tokenizer, text: str, parts: list[str]):
+    model = model_of(mask_tokenizer, context=60)
     spans, at = [], 0
     for part in parts:
         at = text.index(part, at)
         spans.append((at, at := at + len(part)))
-    (embedding,) = embed_with_words(model, cutter, text, words=True, normalise=False)
+    (embedding,) = embed_with_words(model, mask_tokenizer, text, words=True, normalise=False)
     assert embedding.words is not None
     word_spans = [(word.start, word.end) for word in embedding.words]
     assert word_spans == spans
     assert [word.text for word in embedding.words] == parts
-    for word, expected in zip(embedding.words, reference_word_vectors(model, cutter, text, spans), strict=True):
+    for word, expected in zip(embedding.words, reference_word_vectors(model, mask_tokenizer, text, spans), strict=True):
         assert word.vector == pytest.approx(expected, abs=1e-5)
 
 
-def test_word_vectors_of_a_long_text_come_from_its_windows(words: Tokenizer):
-    model = model_of(words)
+def test_word_vectors_of_a_long_text_come_from_its_windows(word_tokenizer: Tokenizer):
+    model = model_of(word_tokenizer)
     text = " ".join(["the", "cat", "sat", "on", "a", "mat"] * 5)
     room = CONTEXT - 2
-    (embedding,) = embed_with_words(model, words, text, words=True, normalise=False)
+    (embedding,) = embed_with_words(model, word_tokenizer, text, words=True, normalise=False)
     assert [word.text for word in embedding.words or ()] == text.split()
-    ids = ids_of(words, text)
-    inner = np.concatenate([hidden_states(model, words, ids[at : at + room])[1:-1] for at in range(0, len(ids), room)])
+    ids = ids_of(word_tokenizer, text)
+    inner = np.concatenate(
+        [hidden_states(model, word_tokenizer, ids[at : at + room])[1:-1] for at in range(0, len(ids), room)]
+    )
     for word, expected in zip(embedding.words or (), inner, strict=True):
         assert word.vector == pytest.approx(expected, abs=1e-5)
-    (truncated,) = embed_with_words(model, words, text, words=True, long="truncate")
+    (truncated,) = embed_with_words(model, word_tokenizer, text, words=True, long="truncate")
     assert [word.text for word in truncated.words or ()] == text.split()[:room]
     assert truncated.num_truncated == len(ids) - room

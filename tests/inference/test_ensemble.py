@@ -20,7 +20,7 @@ from forebear.statistical.ngram import language_model
 from forebear.statistical.ngram.hash_table import NgramStore
 from forebear.statistical.ngram.language_model import NgramModel
 from forebear.training.load_model import NGRAM_STORE_FILE
-from small_runs import opened, text, trained
+from small_runs import open_small_run, small_text, train_small_run
 
 WORDS = train_tokenizer("words", ["the cat sat on the mat", "a dog sat on a log"], min_count=1)
 TEXTS = ["the cat sat", "a dog sat on the mat", "the log"]
@@ -93,8 +93,8 @@ def ngram_and_nnlm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
     folder = tmp_path_factory.mktemp("pair")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FOREBEAR_CACHE", str(folder / "cache"))
-        (folder / "more.txt").write_text(text(60)[-2000:], encoding="utf-8")
-        return opened("ngram", folder, to="ngram"), opened("nnlm", folder, to="nnlm")
+        (folder / "more.txt").write_text(small_text(60)[-2000:], encoding="utf-8")
+        return open_small_run("ngram", folder, to="ngram"), open_small_run("nnlm", folder, to="nnlm")
 
 
 def test_mixture_of_ngram_and_nnlm_is_better_than_both(ngram_and_nnlm: tuple[Run, Run]):
@@ -118,11 +118,11 @@ def test_incompatible_models_are_not_mixed(ngram_and_nnlm: tuple[Run, Run], tmp_
     other_text = ngram_and_nnlm[0].folder.path.parent / "more.txt"
     with pytest.raises(InputError, match="at least two"):
         evaluate_interpolation(ngram_and_nnlm[:1], other_text)
-    other = opened("ngram", tmp_path, tokenizer="characters")
+    other = open_small_run("ngram", tmp_path, tokenizer="characters")
     with pytest.raises(InputError, match="another tokenizer") as raised:
         evaluate_interpolation([ngram_and_nnlm[0], other], other_text)
     assert "tokenizer.json" in raised.value.hint
-    sentences = opened("ngram", ngram_and_nnlm[0].folder.path.parent, to="sentences", unit="sentence")
+    sentences = open_small_run("ngram", ngram_and_nnlm[0].folder.path.parent, to="sentences", unit="sentence")
     with pytest.raises(InputError, match="takes a sentence"):
         evaluate_interpolation([ngram_and_nnlm[0], sentences], other_text)
 
@@ -131,9 +131,9 @@ def test_ngrams_of_several_orders_are_mixed_from_stored_tables(tmp_path: Path, m
     """Large models answer from the table in their folder, and their counts are never read."""
     monkeypatch.setattr(language_model, "BLOCK_NGRAMS", -1)
     for order in (2, 3, 5):
-        trained("ngram", tmp_path, to=f"order{order}", order=order)
-    (tmp_path / "more.txt").write_text(text(60)[-2000:], encoding="utf-8")
-    (tmp_path / "other.txt").write_text(text(50)[-3000:], encoding="utf-8")
+        train_small_run("ngram", tmp_path, to=f"order{order}", order=order)
+    (tmp_path / "more.txt").write_text(small_text(60)[-2000:], encoding="utf-8")
+    (tmp_path / "other.txt").write_text(small_text(50)[-3000:], encoding="utf-8")
     folders = [tmp_path / f"order{order}" for order in (2, 3, 5)]
     assert all((folder / NGRAM_STORE_FILE).exists() for folder in folders)
     runs = [Run.open(folder) for folder in folders]

@@ -63,10 +63,10 @@ def mask_token(tokenizer: Tokenizer) -> str:
 # -- the row
 
 
-def test_blank_becomes_a_mask_between_its_neighbor_tokens(cutter: Tokenizer):
-    mask, ids = cutter.special_roles["mask"], lambda text: cutter.encode(text).ids.tolist()
-    space = "" if cutter.kind == "bytepair" else " "  # there it belongs to what follows
-    for blank in ("____", "＿＿＿", mask_token(cutter)):
+def test_blank_becomes_a_mask_between_its_neighbor_tokens(mask_tokenizer: Tokenizer):
+    mask, ids = mask_tokenizer.special_roles["mask"], lambda text: mask_tokenizer.encode(text).ids.tolist()
+    space = "" if mask_tokenizer.kind == "bytepair" else " "  # there it belongs to what follows
+    for blank in ("____", "＿＿＿", mask_token(mask_tokenizer)):
         expected = {
             f"the {blank} sat": [*ids("the" + space), mask, *ids(" sat")],
             blank: [mask],
@@ -78,14 +78,14 @@ def test_blank_becomes_a_mask_between_its_neighbor_tokens(cutter: Tokenizer):
             f"a {blank} {blank} b": [*ids("a" + space), mask, *ids(space), mask, *ids(" b")],
         }
         for text, row in expected.items():
-            recording = RecordingMaskedLM(cutter)
-            filled = fill_masks(recording, cutter, text)
+            recording = RecordingMaskedLM(mask_tokenizer)
+            filled = fill_masks(recording, mask_tokenizer, text)
             assert recording.called_rows[0] == row
             assert len(filled.blanks) == len(filled.chosen_ids) == row.count(mask)
 
 
-def test_adjacent_masks_are_one_blank(cutter: Tokenizer):
-    mask, mask_text = cutter.special_roles["mask"], mask_token(cutter)
+def test_adjacent_masks_are_one_blank(mask_tokenizer: Tokenizer):
+    mask, mask_text = mask_tokenizer.special_roles["mask"], mask_token(mask_tokenizer)
     for text, tokens, num_masks in (
         (f"我{mask_text}{mask_text}你", 1, 2),
         (f"我{mask_text}{mask_text}你", 3, 2),  # the mask hides one token, whatever ____ does
@@ -94,16 +94,16 @@ def test_adjacent_masks_are_one_blank(cutter: Tokenizer):
         (f"{mask_text} {mask_text}", 1, 2),
         ("____ ____", 2, 4),
     ):
-        recording = RecordingMaskedLM(cutter)
-        filled = fill_masks(recording, cutter, text, tokens=tokens)
+        recording = RecordingMaskedLM(mask_tokenizer)
+        filled = fill_masks(recording, mask_tokenizer, text, tokens=tokens)
         assert recording.called_rows[0].count(mask) == len(filled.blanks) == num_masks
 
 
-def test_mask_token_of_another_tokenizer_is_plain_text(cutters: dict[str, Tokenizer]):
+def test_mask_token_of_another_tokenizer_is_plain_text(mask_tokenizers: dict[str, Tokenizer]):
     for kind, foreign_mask in (("bytepair", "[MASK]"), ("wordpiece", "<mask>")):
         with pytest.raises(InputError, match="no blank") as caught:
-            fill_masks(RecordingMaskedLM(cutters[kind]), cutters[kind], f"the {foreign_mask} sat")
-        assert mask_token(cutters[kind]) in str(caught.value.hint)
+            fill_masks(RecordingMaskedLM(mask_tokenizers[kind]), mask_tokenizers[kind], f"the {foreign_mask} sat")
+        assert mask_token(mask_tokenizers[kind]) in str(caught.value.hint)
 
 
 # -- candidates
@@ -128,34 +128,34 @@ def fitting_ids(tokenizer: Tokenizer, before: str) -> list[int]:
 
 
 @pytest.mark.parametrize("text", ["the ____ sat", "____ sat", "我____你", "the ca____", "the ____ on the ____"])
-def test_fill_probabilities_are_the_softmax_over_fitting_tokens(cutter: Tokenizer, text: str):
+def test_fill_probabilities_are_the_softmax_over_fitting_tokens(mask_tokenizer: Tokenizer, text: str):
     """Renormalized over fitting tokens: no special ones, and word starts or continuations as the text requires."""
-    masked_lm = untrained_masked_lm(cutter, context=32)
-    filled = fill_masks(masked_lm, cutter, text, top=cutter.vocab_size)
-    recording = RecordingMaskedLM(cutter)
-    fill_masks(recording, cutter, text)
+    masked_lm = untrained_masked_lm(mask_tokenizer, context=32)
+    filled = fill_masks(masked_lm, mask_tokenizer, text, top=mask_tokenizer.vocab_size)
+    recording = RecordingMaskedLM(mask_tokenizer)
+    fill_masks(recording, mask_tokenizer, text)
     probs_by_mask = mask_probabilities(masked_lm, recording.called_rows[0])
     parts = text.split("____")
     befores = ["____".join(parts[: number + 1]) for number in range(len(parts) - 1)]
     assert len(filled.blanks) == len(probs_by_mask) == len(befores)
     for table, probs, before in zip(filled.blanks, probs_by_mask, befores, strict=True):
-        ids = fitting_ids(cutter, before)
+        ids = fitting_ids(mask_tokenizer, before)
         expected = dict(zip(ids, (probs[ids] / probs[ids].sum()).tolist(), strict=True))
         assert {filler.id: filler.probability for filler in table} == pytest.approx(expected, rel=1e-5, abs=1e-6)
         probabilities = [filler.probability for filler in table]
         assert probabilities == sorted(probabilities, reverse=True)
         assert sum(probabilities) == pytest.approx(1)
-        assert all(filler.token == cutter.id_to_token(filler.id) for filler in table)
+        assert all(filler.token == mask_tokenizer.id_to_token(filler.id) for filler in table)
 
 
-def test_top_is_the_number_of_candidates(cutter: Tokenizer):
+def test_top_is_the_number_of_candidates(mask_tokenizer: Tokenizer):
     for top in (1, 3):
-        filled = fill_masks(RecordingMaskedLM(cutter), cutter, "a ____ b ____", top=top)
+        filled = fill_masks(RecordingMaskedLM(mask_tokenizer), mask_tokenizer, "a ____ b ____", top=top)
         assert [len(table) for table in filled.blanks] == [top, top]
 
 
-def test_later_masks_of_a_blank_may_start_or_continue_words(cutters: dict[str, Tokenizer]):
-    tokenizer = cutters["wordpiece"]
+def test_later_masks_of_a_blank_may_start_or_continue_words(mask_tokenizers: dict[str, Tokenizer]):
+    tokenizer = mask_tokenizers["wordpiece"]
     filled = fill_masks(RecordingMaskedLM(tokenizer), tokenizer, "the ____ sat", tokens=2, top=tokenizer.vocab_size)
     first, second = ({filler.token for filler in table} for table in filled.blanks)
     assert not any(token.startswith("##") for token in first)
@@ -184,43 +184,43 @@ def greedy_fill(recording: RecordingMaskedLM, tokenizer: Tokenizer, row: list[in
 @pytest.mark.parametrize(
     "text", ["the ____ sat", "____", "____ cat ____ dog ____", "我____你____", "the ca____ and ____ dog"]
 )
-def test_masks_are_filled_from_the_most_confident_one(cutter: Tokenizer, text: str):
-    recording = RecordingMaskedLM(cutter)
-    filled = fill_masks(recording, cutter, text)
+def test_masks_are_filled_from_the_most_confident_one(mask_tokenizer: Tokenizer, text: str):
+    recording = RecordingMaskedLM(mask_tokenizer)
+    filled = fill_masks(recording, mask_tokenizer, text)
     row = recording.called_rows[0]
     parts = text.split("____")
-    fits = [fitting_ids(cutter, "____".join(parts[: number + 1])) for number in range(len(parts) - 1)]
-    ids, total = greedy_fill(RecordingMaskedLM(cutter), cutter, row, fits)
+    fits = [fitting_ids(mask_tokenizer, "____".join(parts[: number + 1])) for number in range(len(parts) - 1)]
+    ids, total = greedy_fill(RecordingMaskedLM(mask_tokenizer), mask_tokenizer, row, fits)
     assert [filler.id for filler in filled.chosen_ids] == ids
     assert filled.log_prob == pytest.approx(total)
     assert math.fsum(math.log(filler.probability) for filler in filled.chosen_ids) == pytest.approx(total)
     expected_text = parts[0]
     for number, i in enumerate(ids):
-        expected_text += cutter.decode([i]).strip().removeprefix("##") + parts[number + 1]
+        expected_text += mask_tokenizer.decode([i]).strip().removeprefix("##") + parts[number + 1]
     assert filled.filled_text == expected_text
     assert filled.text == text
     json.dumps(filled.to_dict(), allow_nan=False)
 
 
-def test_single_blank_takes_its_best_candidate(cutter: Tokenizer):
-    filled = fill_masks(untrained_masked_lm(cutter), cutter, "the ____ sat")
+def test_single_blank_takes_its_best_candidate(mask_tokenizer: Tokenizer):
+    filled = fill_masks(untrained_masked_lm(mask_tokenizer), mask_tokenizer, "the ____ sat")
     assert filled.chosen_ids[0] == filled.blanks[0][0]
     assert filled.log_prob == pytest.approx(math.log(filled.blanks[0][0].probability))
 
 
-def test_tokens_of_one_blank_are_joined(cutters: dict[str, Tokenizer]):
+def test_tokens_of_one_blank_are_joined(mask_tokenizers: dict[str, Tokenizer]):
     for kind, text in (("characters", "我[MASK][MASK]你"), ("wordpiece", "the [MASK][MASK] sat")):
-        tokenizer = cutters[kind]
+        tokenizer = mask_tokenizers[kind]
         filled = fill_masks(RecordingMaskedLM(tokenizer), tokenizer, text)
         before, after = text.split("[MASK][MASK]")
         ids = [filler.id for filler in filled.chosen_ids]
         assert filled.filled_text == before + tokenizer.decode(ids).strip() + after
 
 
-def test_text_around_blanks_is_left_as_it_is(cutter: Tokenizer):
+def test_text_around_blanks_is_left_as_it_is(mask_tokenizer: Tokenizer):
     """Case, spaces and accents that a tokenizer loses are kept from the input."""
     text = "  THE  ____\tSat,  é ____ !\n"
-    filled = fill_masks(RecordingMaskedLM(cutter), cutter, text)
+    filled = fill_masks(RecordingMaskedLM(mask_tokenizer), mask_tokenizer, text)
     parts = text.split("____")
     assert filled.filled_text.startswith(parts[0])
     assert filled.filled_text.endswith(parts[2])
@@ -230,15 +230,17 @@ def test_text_around_blanks_is_left_as_it_is(cutter: Tokenizer):
 # -- long texts
 
 
-def test_blanks_of_a_text_longer_than_the_context_are_filled_locally(cutter: Tokenizer):
+def test_blanks_of_a_text_longer_than_the_context_are_filled_locally(mask_tokenizer: Tokenizer):
     """Blanks at both ends and far apart: each is filled from its surrounding text."""
-    masked_lm = untrained_masked_lm(cutter, context=12)
+    masked_lm = untrained_masked_lm(mask_tokenizer, context=12)
     filler_text = "the cat sat on the mat and " * 6
-    filled = fill_masks(masked_lm, cutter, f"____ {filler_text}____ {filler_text}____", top=cutter.vocab_size)
+    filled = fill_masks(
+        masked_lm, mask_tokenizer, f"____ {filler_text}____ {filler_text}____", top=mask_tokenizer.vocab_size
+    )
     assert len(filled.blanks) == 3
     for table in filled.blanks:
         assert sum(filler.probability for filler in table) == pytest.approx(1)
-    near_end = fill_masks(masked_lm, cutter, f"____ {filler_text}", top=cutter.vocab_size)
+    near_end = fill_masks(masked_lm, mask_tokenizer, f"____ {filler_text}", top=mask_tokenizer.vocab_size)
     probs, near_probs = (
         {filler.id: filler.probability for filler in filled.blanks[0]} for filled in (filled, near_end)
     )
@@ -248,8 +250,8 @@ def test_blanks_of_a_text_longer_than_the_context_are_filled_locally(cutter: Tok
 # -- invalid calls
 
 
-def test_invalid_fill_calls_are_refused_with_a_hint(cutter: Tokenizer):
-    mask = mask_token(cutter)
+def test_invalid_fill_calls_are_refused_with_a_hint(mask_tokenizer: Tokenizer):
+    mask = mask_token(mask_tokenizer)
     for text, options in (
         ("the cat sat", {}),
         ("", {}),
@@ -262,32 +264,34 @@ def test_invalid_fill_calls_are_refused_with_a_hint(cutter: Tokenizer):
         ("____", {"tokens": -1}),
     ):
         with pytest.raises(InputError) as caught:
-            fill_masks(RecordingMaskedLM(cutter), cutter, text, **options)
+            fill_masks(RecordingMaskedLM(mask_tokenizer), mask_tokenizer, text, **options)
         assert caught.value.hint
-    assert len(fill_masks(RecordingMaskedLM(cutter), cutter, mask * MAX_MASKS).blanks) == MAX_MASKS
+    assert len(fill_masks(RecordingMaskedLM(mask_tokenizer), mask_tokenizer, mask * MAX_MASKS).blanks) == MAX_MASKS
 
 
-def test_network_with_nan_weights_is_refused(words: Tokenizer):
-    masked_lm = untrained_masked_lm(words)
+def test_network_with_nan_weights_is_refused(word_tokenizer: Tokenizer):
+    masked_lm = untrained_masked_lm(word_tokenizer)
     with torch.no_grad():
         next(iter(masked_lm.model.parameters())).fill_(math.nan)
     with pytest.raises(ForebearError, match="no numbers"):
-        fill_masks(masked_lm, words, "the ____")
+        fill_masks(masked_lm, word_tokenizer, "the ____")
 
 
-def test_lone_surrogates_are_replaced_in_filled_text(cutter: Tokenizer):
-    assert fill_masks(RecordingMaskedLM(cutter), cutter, "the \ud800 ____").filled_text.startswith("the \ufffd ")
+def test_lone_surrogates_are_replaced_in_filled_text(mask_tokenizer: Tokenizer):
+    assert fill_masks(RecordingMaskedLM(mask_tokenizer), mask_tokenizer, "the \ud800 ____").filled_text.startswith(
+        "the \ufffd "
+    )
 
 
 # -- pseudo-log-likelihood
 
 
 @pytest.mark.parametrize("text", ["the cat sat", "我很喜欢你", "the zebra ☃ sat", "a"])
-def test_text_score_masks_each_token_alone(cutter: Tokenizer, text: str):
-    masked_lm = untrained_masked_lm(cutter, context=40)
-    (scored,) = score_texts(masked_lm, cutter, text)
+def test_text_score_masks_each_token_alone(mask_tokenizer: Tokenizer, text: str):
+    masked_lm = untrained_masked_lm(mask_tokenizer, context=40)
+    (scored,) = score_texts(masked_lm, mask_tokenizer, text)
     assert scored.is_pseudo_likelihood
-    ids = cutter.encode(text).ids.tolist()
+    ids = mask_tokenizer.encode(text).ids.tolist()
     assert len(scored.tokens) == len(ids)
     for position, (token, i) in enumerate(zip(scored.tokens, ids, strict=True)):
         row = [*ids[:position], masked_lm.mask, *ids[position + 1 :]]
@@ -295,7 +299,7 @@ def test_text_score_masks_each_token_alone(cutter: Tokenizer, text: str):
         assert token.log_prob == pytest.approx(math.log(mask_probabilities(masked_lm, row)[0, i]), abs=2e-5)
 
 
-def test_masked_lm_score_with_ends_is_refused(words: Tokenizer):
+def test_masked_lm_score_with_ends_is_refused(word_tokenizer: Tokenizer):
     with pytest.raises(InputError) as caught:
-        score_texts(untrained_masked_lm(words), words, "the cat", ends=True)
+        score_texts(untrained_masked_lm(word_tokenizer), word_tokenizer, "the cat", ends=True)
     assert "--ends" in str(caught.value.hint)

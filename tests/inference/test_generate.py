@@ -84,22 +84,22 @@ def test_generation_does_not_depend_on_batches(tokenizers, network, lengths, bat
         assert batched.score == pytest.approx(single.score, abs=1e-4)
 
 
-def test_beam_log_prob_is_that_of_the_model(words):
+def test_beam_log_prob_is_that_of_the_model(word_tokenizer):
     """For an ended text: the score of its tokens and its end token."""
-    predictor, end = HashedLM(words.vocab_size), words.special_roles["end"]
-    for result in beam_search_texts(predictor, words, PROMPTS, beams=4, best=4, length=8, length_penalty=0.7):
-        prompt = [end, *words.encode(result.prompt).ids.tolist()]
+    predictor, end = HashedLM(word_tokenizer.vocab_size), word_tokenizer.special_roles["end"]
+    for result in beam_search_texts(predictor, word_tokenizer, PROMPTS, beams=4, best=4, length=8, length_penalty=0.7):
+        prompt = [end, *word_tokenizer.encode(result.prompt).ids.tolist()]
         row = np.array([*prompt, *result.ids, *([end] if result.stop_reason == "end" else [])])
         value = predictor.score([row])[0][len(prompt) - 1 :].sum()
         assert result.log_prob == pytest.approx(value, abs=1e-4)
         assert result.score == pytest.approx(value / (len(row) - len(prompt)) ** 0.7, abs=1e-4)
 
 
-def test_beams_find_texts_behind_a_less_probable_next_token(words):
-    predictor = bigram_model(words, ["the cat sat", "the cat and", "the cat on", "the dog", "the dog"])
-    (greedy,) = beam_search_texts(predictor, words, "the", beams=1, length=2)
+def test_beams_find_texts_behind_a_less_probable_next_token(word_tokenizer):
+    predictor = bigram_model(word_tokenizer, ["the cat sat", "the cat and", "the cat on", "the dog", "the dog"])
+    (greedy,) = beam_search_texts(predictor, word_tokenizer, "the", beams=1, length=2)
     assert greedy.text.startswith(" cat ")  # 3/5, then one of three
-    first, second = beam_search_texts(predictor, words, "the", beams=4, best=2, length=2, length_penalty=0)
+    first, second = beam_search_texts(predictor, word_tokenizer, "the", beams=4, best=2, length=2, length_penalty=0)
     assert (first.text, first.stop_reason) == (" dog", "end")
     assert first.log_prob == pytest.approx(np.log(2 / 5))
     assert second.log_prob == pytest.approx(np.log(1 / 5))
@@ -107,17 +107,17 @@ def test_beams_find_texts_behind_a_less_probable_next_token(words):
     assert second.to_dict()["rank"] == 2
 
 
-def test_special_and_unknown_tokens_are_never_generated(words):
-    table = np.full((words.vocab_size, words.vocab_size), 1e-6)
-    table[:, [*words.special_ids]] = 1.0
-    table[:, words.special_roles["end"]] = 1e-9
-    for result in beam_search_texts(BigramTable(table), words, ["", "the"], beams=3, best=3, length=4):
-        assert not set(result.ids) & words.special_ids
-    only_unknown = np.zeros((words.vocab_size, words.vocab_size))
-    only_unknown[:, words.unk_id] = 1
-    (result,) = beam_search_texts(BigramTable(only_unknown), words, "the", beams=2, length=2)
-    assert result.ids == (words.unk_id, words.unk_id)
-    (result,) = beam_search_texts(BigramTable(np.zeros_like(only_unknown)), words, "the", beams=2, length=2)
+def test_special_and_unknown_tokens_are_never_generated(word_tokenizer):
+    table = np.full((word_tokenizer.vocab_size, word_tokenizer.vocab_size), 1e-6)
+    table[:, [*word_tokenizer.special_ids]] = 1.0
+    table[:, word_tokenizer.special_roles["end"]] = 1e-9
+    for result in beam_search_texts(BigramTable(table), word_tokenizer, ["", "the"], beams=3, best=3, length=4):
+        assert not set(result.ids) & word_tokenizer.special_ids
+    only_unknown = np.zeros((word_tokenizer.vocab_size, word_tokenizer.vocab_size))
+    only_unknown[:, word_tokenizer.unk_id] = 1
+    (result,) = beam_search_texts(BigramTable(only_unknown), word_tokenizer, "the", beams=2, length=2)
+    assert result.ids == (word_tokenizer.unk_id, word_tokenizer.unk_id)
+    (result,) = beam_search_texts(BigramTable(np.zeros_like(only_unknown)), word_tokenizer, "the", beams=2, length=2)
     assert (result.text, result.stop_reason, result.to_dict()["log_probability"]) == ("", "end", None)
 
 
@@ -152,9 +152,9 @@ def test_choices_have_the_probabilities_of_prompting(tokenizer):
         assert tuple(ids[-len(result.ids) :]) == result.ids
 
 
-def test_choice_probability_is_the_product_over_its_tokens(words):
-    predictor = bigram_model(words, ["the cat sat", "the cat and", "the dog"])
-    (result,) = choose_continuations(predictor, words, "the", choices=["cat sat", "dog"])
+def test_choice_probability_is_the_product_over_its_tokens(word_tokenizer):
+    predictor = bigram_model(word_tokenizer, ["the cat sat", "the cat and", "the dog"])
+    (result,) = choose_continuations(predictor, word_tokenizer, "the", choices=["cat sat", "dog"])
     assert (result.full_text, result.text) == ("the cat sat", " cat sat") or result.full_text == "the dog"
     shares = dict(result.choices)  # 2/3 · 1/2 and 1/3
     assert shares == pytest.approx({"cat sat": 0.5, "dog": 0.5})
@@ -183,15 +183,17 @@ def test_choice_probability_is_the_product_over_its_tokens(words):
         ({"choices": ["cat"]}, "nothing to choose"),
     ],
 )
-def test_invalid_generation_options_are_refused(words, invalid, message):
+def test_invalid_generation_options_are_refused(word_tokenizer, invalid, message):
     with pytest.raises(InputError, match=message) as caught:
-        generate_texts(HashedLM(words.vocab_size), words, "the", **invalid)
+        generate_texts(HashedLM(word_tokenizer.vocab_size), word_tokenizer, "the", **invalid)
     assert caught.value.hint
 
 
-def test_blank_in_a_generation_prompt_is_refused(words):
+def test_blank_in_a_generation_prompt_is_refused(word_tokenizer):
     with pytest.raises(InputError, match="blank") as caught:
-        choose_continuations(HashedLM(words.vocab_size), words, ["the", "the ____ sat"], choices=["cat", "dog"])
+        choose_continuations(
+            HashedLM(word_tokenizer.vocab_size), word_tokenizer, ["the", "the ____ sat"], choices=["cat", "dog"]
+        )
     assert caught.value.line == 2
 
 

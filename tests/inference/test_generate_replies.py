@@ -144,17 +144,23 @@ def test_reply_ends_at_the_line_end_or_the_next_question():
         assert result.answer == answer
 
 
-def test_invalid_reply_calls_are_refused(words: Tokenizer):
-    predictor = bigram_model(words, ["the cat sat"])
+def test_invalid_reply_calls_are_refused(word_tokenizer: Tokenizer):
+    predictor = bigram_model(word_tokenizer, ["the cat sat"])
     for call, message in (
-        (lambda: summarize(predictor, words, ["the", " "]), "empty"),
-        (lambda: summarize(predictor, words, "the", cue=" "), "the cue is empty"),
-        (lambda: summarize(predictor, words, "the", sentences=0), "sentences is 0"),
-        (lambda: summarize(predictor, words, "the", length=0), "length is 0"),
-        (lambda: generate_replies(predictor, words, "the", shots=[]), "without examples"),
-        (lambda: generate_replies(predictor, words, "the", shots=SHOTS, template="{label} {text}"), "not at the end"),
-        (lambda: generate_replies(predictor, words, "the", shots=SHOTS, template="{text} {label}."), "not at the end"),
-        (lambda: generate_replies(predictor, words, "", shots=SHOTS), "empty"),
+        (lambda: summarize(predictor, word_tokenizer, ["the", " "]), "empty"),
+        (lambda: summarize(predictor, word_tokenizer, "the", cue=" "), "the cue is empty"),
+        (lambda: summarize(predictor, word_tokenizer, "the", sentences=0), "sentences is 0"),
+        (lambda: summarize(predictor, word_tokenizer, "the", length=0), "length is 0"),
+        (lambda: generate_replies(predictor, word_tokenizer, "the", shots=[]), "without examples"),
+        (
+            lambda: generate_replies(predictor, word_tokenizer, "the", shots=SHOTS, template="{label} {text}"),
+            "not at the end",
+        ),
+        (
+            lambda: generate_replies(predictor, word_tokenizer, "the", shots=SHOTS, template="{text} {label}."),
+            "not at the end",
+        ),
+        (lambda: generate_replies(predictor, word_tokenizer, "", shots=SHOTS), "empty"),
     ):
         with pytest.raises(InputError, match=message) as caught:
             call()

@@ -33,7 +33,7 @@ from forebear.data.tokenizers.char_ids import CharIds
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.inference.run import Run
-from small_runs import sampled, text
+from small_runs import sample_params, small_text
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TOLERANCE = 1e-5  # of numbers that networks make
@@ -92,7 +92,7 @@ def seconds_of(action: Callable[[], Any]) -> float:
 @pytest.mark.parametrize("kind", ["words", "wordpiece", "bytepair"])
 def test_interrupted_encoding_leaves_the_tokenizer_intact(kind: str, count: int, ctrl_c: RandomInterrupts):
     options: dict[str, Any] = {"min_count": 1, "segmenter": None} if kind == "words" else {"size": 300}
-    tokenizer = train_tokenizer(kind, text().split("\n"), **options)
+    tokenizer = train_tokenizer(kind, small_text().split("\n"), **options)
     fresh = Tokenizer(tokenizer.spec)
     fresh.encode_many(new_texts(30, 0))
     seconds = seconds_of(lambda: fresh.encode_many(new_texts(30, 1)))
@@ -117,7 +117,7 @@ def test_interrupted_numbering_of_oov_words_leaves_ids_intact(ctrl_c: RandomInte
         assert [spelling.id_to_word(number) for number in numbers] == words
 
 
-@pytest.mark.parametrize("kind", sampled(KINDS, SAMPLE))
+@pytest.mark.parametrize("kind", sample_params(KINDS, SAMPLE))
 def test_interrupted_verbs_leave_the_run_intact(kind: str, tmp_path: Path, ctrl_c: RandomInterrupts):
     try_interrupts(kind, train_run(kind, folder_with_text(tmp_path / "run")), 60, ctrl_c)
 

@@ -26,7 +26,7 @@ from forebear.models.bert import BertSpec
 from forebear.nn.masked_lm import MaskedLM
 from forebear.objectives.batch import IGNORE_INDEX, BatchKey
 from forebear.objectives.masked_tokens import MaskedTokens, SingleTokens
-from small_runs import text
+from small_runs import small_text
 
 TEXT_WITH_UNKNOWN = "The cat sat by the ☃ ☂.\nThe dog ran to the zebra.\n\n☃ ☃ ☃ the bird.\nThe bird sat by the hill.\n"
 
@@ -41,7 +41,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return train_tokenizer("words", [text(200)], min_count=1)
+    return train_tokenizer("words", [small_text(200)], min_count=1)
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +75,11 @@ def evaluate(masked_lm: MaskedLM, tokenizer: Tokenizer, spec: BertSpec, subset: 
 def test_untrained_network_has_nearly_uniform_loss(folder: Path, tokenizer: Tokenizer):
     spec = bert_spec()
     evaluation = evaluate(
-        masked_lm_of(tokenizer, spec), tokenizer, spec, prepare_text(folder, text(), tokenizer).all_documents()
+        masked_lm_of(tokenizer, spec), tokenizer, spec, prepare_text(folder, small_text(), tokenizer).all_documents()
     )
     assert evaluation.nats_per_token == pytest.approx(math.log(tokenizer.vocab_size), abs=0.3)  # logits differ a little
     zero_weights = masked_lm_of(tokenizer, spec, 0.0)
-    evaluation = evaluate(zero_weights, tokenizer, spec, prepare_text(folder, text(), tokenizer).all_documents())
+    evaluation = evaluate(zero_weights, tokenizer, spec, prepare_text(folder, small_text(), tokenizer).all_documents())
     assert evaluation.nats_per_token == pytest.approx(math.log(tokenizer.vocab_size))
     assert evaluation.perplexity == pytest.approx(tokenizer.vocab_size)
     assert evaluation.is_pseudo_likelihood
@@ -111,7 +111,10 @@ def reference_totals(
 @pytest.mark.parametrize("pairs", ["next", "order", "none"])
 def test_evaluation_totals_equal_those_of_each_row_alone(folder: Path, tokenizer: Tokenizer, pairs: str):
     spec = bert_spec(pairs=pairs)
-    masked_lm, subset = masked_lm_of(tokenizer, spec, 6.0), prepare_text(folder, text(120), tokenizer).all_documents()
+    masked_lm, subset = (
+        masked_lm_of(tokenizer, spec, 6.0),
+        prepare_text(folder, small_text(120), tokenizer).all_documents(),
+    )
     objective = spec.objective(tokenizer)
     masking = replace(objective, units=SingleTokens(), masked=1.0, random=0.0)
     log_probs, correct, target_counts = reference_totals(masked_lm, masking, subset)
@@ -129,7 +132,7 @@ def test_evaluation_totals_equal_those_of_each_row_alone(folder: Path, tokenizer
 
 
 def test_evaluation_masks_the_mask_rate_of_the_text(folder: Path, tokenizer: Tokenizer):
-    subset = prepare_text(folder, text(200), tokenizer).all_documents()
+    subset = prepare_text(folder, small_text(200), tokenizer).all_documents()
     for share in (0.15, 0.4):
         spec = bert_spec(share=share)
         evaluation = evaluate(masked_lm_of(tokenizer, spec), tokenizer, spec, subset)
@@ -140,14 +143,14 @@ def test_evaluation_masks_the_mask_rate_of_the_text(folder: Path, tokenizer: Tok
 def test_evaluation_of_the_same_text_is_deterministic(
     folder: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ):
-    spec, subset = bert_spec(), prepare_text(folder, text(), tokenizer).all_documents()
+    spec, subset = bert_spec(), prepare_text(folder, small_text(), tokenizer).all_documents()
     first, second = (evaluate(masked_lm_of(tokenizer, spec, 6.0), tokenizer, spec, subset) for _ in range(2))
     assert replace(first, seconds=0) == replace(second, seconds=0)
 
 
 def test_evaluation_does_not_depend_on_masking_units(folder: Path, tokenizer: Tokenizer):
     """Single tokens are masked, whatever units a run was trained with."""
-    subset = prepare_text(folder, text(), tokenizer).all_documents()
+    subset = prepare_text(folder, small_text(), tokenizer).all_documents()
     masked_lm = masked_lm_of(tokenizer, bert_spec(), 6.0)
     tokens, words = (
         evaluate(masked_lm, tokenizer, bert_spec(whole_words=whole_words), subset) for whole_words in (False, True)
@@ -194,20 +197,20 @@ def test_text_without_maskable_tokens_is_refused(folder: Path, tokenizer: Tokeni
 
 
 def test_corpus_of_another_tokenizer_is_refused(folder: Path, tokenizer: Tokenizer):
-    other_tokenizer = train_tokenizer("characters", [text()], min_count=1)
+    other_tokenizer = train_tokenizer("characters", [small_text()], min_count=1)
     spec = bert_spec()
     with pytest.raises(InputError, match="another tokenizer"):
         evaluate(
             masked_lm_of(tokenizer, spec),
             tokenizer,
             spec,
-            prepare_text(folder, text(), other_tokenizer).all_documents(),
+            prepare_text(folder, small_text(), other_tokenizer).all_documents(),
         )
 
 
 def test_evaluation_progress_ends_with_all_bytes(folder: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(measure, "BATCH_TOKENS", 200)
-    spec, subset, reports = bert_spec(), prepare_text(folder, text(), tokenizer).all_documents(), []
+    spec, subset, reports = bert_spec(), prepare_text(folder, small_text(), tokenizer).all_documents(), []
     masked_lm = masked_lm_of(tokenizer, spec)
     evaluate_masked_lm(
         masked_lm, tokenizer, spec.objective(tokenizer), subset, progress=lambda done, of: reports.append((done, of))
@@ -220,7 +223,7 @@ def test_evaluation_progress_ends_with_all_bytes(folder: Path, tokenizer: Tokeni
 def test_single_document_is_evaluated_without_sentence_pairs(folder: Path, tokenizer: Tokenizer):
     spec = bert_spec()
     evaluation = evaluate(
-        masked_lm_of(tokenizer, spec), tokenizer, spec, prepare_text(folder, text(1), tokenizer).all_documents()
+        masked_lm_of(tokenizer, spec), tokenizer, spec, prepare_text(folder, small_text(1), tokenizer).all_documents()
     )
     assert evaluation.pair_accuracy is None
     assert evaluation.num_masked

@@ -64,21 +64,25 @@ def test_corpus_is_evaluated_like_its_texts(tokenizer, tmp_path, unit):
     assert from_corpus.units == from_texts.units == (5 if unit == "sentence" else 3)
 
 
-def test_evaluation_does_not_depend_on_batches_of_bounded_size(words, monkeypatch):
+def test_evaluation_does_not_depend_on_batches_of_bounded_size(word_tokenizer, monkeypatch):
     texts = ["the cat sat on the mat"] * 5 + ["a dog"] * 9
-    unbatched = evaluate_text(HashedLM(words.vocab_size), words, texts)
+    unbatched = evaluate_text(HashedLM(word_tokenizer.vocab_size), word_tokenizer, texts)
     monkeypatch.setattr("forebear.objectives.batch.token_batches.__defaults__", (16,))
-    predictor = HashedLM(words.vocab_size)
+    predictor = HashedLM(word_tokenizer.vocab_size)
     reports = []
-    evaluation = evaluate_text(predictor, words, texts, progress=lambda done, total: reports.append((done, total)))
+    evaluation = evaluate_text(
+        predictor, word_tokenizer, texts, progress=lambda done, total: reports.append((done, total))
+    )
     assert max(predictor.batches) <= 4
     assert sum(predictor.batches) == len(texts)
     assert evaluation.nats == pytest.approx(unbatched.nats, rel=1e-12)
     assert reports[-1] == (evaluation.bytes, evaluation.bytes)
 
 
-def test_impossible_tokens_are_counted_and_make_bits_per_byte_infinite(words):
-    evaluation = evaluate_text(bigram_model(words, ["the cat sat"]), words, ["the cat sat", "the mat", "mat"])
+def test_impossible_tokens_are_counted_and_make_bits_per_byte_infinite(word_tokenizer):
+    evaluation = evaluate_text(
+        bigram_model(word_tokenizer, ["the cat sat"]), word_tokenizer, ["the cat sat", "the mat", "mat"]
+    )
     facts = evaluation.to_dict()
     json.dumps(facts, allow_nan=False)
     assert facts["bits_per_byte"] is facts["perplexity"] is facts["nats_per_token"] is None
@@ -86,13 +90,13 @@ def test_impossible_tokens_are_counted_and_make_bits_per_byte_infinite(words):
     assert evaluation.bits_per_byte == math.inf
 
 
-def test_no_text_and_corpus_of_another_tokenizer_are_refused(words, tokenizers, tmp_path):
+def test_no_text_and_corpus_of_another_tokenizer_are_refused(word_tokenizer, tokenizers, tmp_path):
     with pytest.raises(InputError, match="no text"):
-        evaluate_text(uniform_model(words), words, [])
+        evaluate_text(uniform_model(word_tokenizer), word_tokenizer, [])
     Path(tmp_path / "text.txt").write_text("the cat")
     corpus = prepare_corpus([tmp_path / "text.txt"], tokenizers["characters"])
     with pytest.raises(InputError, match="another tokenizer"):
-        evaluate_text(uniform_model(words), words, corpus.all_documents())
+        evaluate_text(uniform_model(word_tokenizer), word_tokenizer, corpus.all_documents())
 
 
 def test_tokenizer_without_end_token_is_refused():
@@ -101,27 +105,27 @@ def test_tokenizer_without_end_token_is_refused():
         evaluate_text(uniform_model(without_end), without_end, ["the cat"])
 
 
-def test_perplexity_of_known_tokens_matches_a_worked_example(words):
-    predictor = bigram_model(words, ["the cat sat", "the dog sat"], add=0.5)
+def test_perplexity_of_known_tokens_matches_a_worked_example(word_tokenizer):
+    predictor = bigram_model(word_tokenizer, ["the cat sat", "the dog sat"], add=0.5)
     texts = ["the cat zebra", "斑马 sat", "the dog"]
-    evaluation = evaluate_text(predictor, words, texts)
+    evaluation = evaluate_text(predictor, word_tokenizer, texts)
     known = [
         token.log_prob
-        for score in score_texts(predictor, words, texts, ends=True)
+        for score in score_texts(predictor, word_tokenizer, texts, ends=True)
         for token in score.tokens
-        if token.id != words.unk_id
+        if token.id != word_tokenizer.unk_id
     ]
     assert len(known) == evaluation.tokens - evaluation.unknown_tokens
     assert evaluation.perplexity_known == pytest.approx(math.exp(-sum(known) / len(known)))
     assert evaluation.to_dict()["perplexity_known"] == evaluation.perplexity_known != evaluation.perplexity
     assert evaluation.ngram_length is None
-    known_only = evaluate_text(predictor, words, ["the dog"])
+    known_only = evaluate_text(predictor, word_tokenizer, ["the dog"])
     assert known_only.perplexity_known == known_only.perplexity
 
 
-def test_perplexity_of_known_tokens_ignores_impossible_unknown_tokens(words):
+def test_perplexity_of_known_tokens_ignores_impossible_unknown_tokens(word_tokenizer):
     evaluation = evaluate_text(
-        bigram_model(words, ["the cat sat", "the zebra"]), words, ["the cat sat", "the cat zebra"]
+        bigram_model(word_tokenizer, ["the cat sat", "the zebra"]), word_tokenizer, ["the cat sat", "the cat zebra"]
     )
     assert evaluation.perplexity == math.inf
     assert evaluation.perplexity_known == pytest.approx(2 ** (2 / 7))  # two of P(cat after the) = 1/2, five of 1

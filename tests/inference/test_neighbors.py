@@ -13,7 +13,7 @@ from forebear.errors import InputError
 from forebear.inference import similarity
 from forebear.inference.embed import TextEmbeddings, embed_texts
 from forebear.inference.run import Run
-from small_runs import opened
+from small_runs import open_small_run
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SENTENCES = ["The cat sat by the mat.", "The dog ran to the hill.", "Number 3 is over.", "The cat sat by the mat."]
@@ -25,7 +25,7 @@ def run_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("neighbours")
         patch.setenv("FOREBEAR_CACHE", str(folder / "cache"))
-        return opened("bert", folder, steps=20).folder.path
+        return open_small_run("bert", folder, steps=20).folder.path
 
 
 @pytest.fixture

@@ -45,13 +45,13 @@ def test_text_farthest_from_the_answer_is_truncated(tokenizer: Tokenizer):
             )
 
 
-def test_truncation_keeps_both_sides_of_a_blank_alike(words: Tokenizer):
-    predictor = HashedLM(words.vocab_size, context=9)
+def test_truncation_keeps_both_sides_of_a_blank_alike(word_tokenizer: Tokenizer):
+    predictor = HashedLM(word_tokenizer.vocab_size, context=9)
     before, after = "a the cat dog sat on", "mat log and a the cat"
-    (result,) = score_options(predictor, words, f"{before} ____ {after}", choices=["sat", "on the"])
+    (result,) = score_options(predictor, word_tokenizer, f"{before} ____ {after}", choices=["sat", "on the"])
     assert result.answers[0].prompt == "the cat dog sat on sat mat log and"[4:]
     assert result.num_truncated == 12 - 7
-    (result,) = score_options(predictor, words, f"a ____ {after}", choices=["sat", "on"], calibrate=True)
+    (result,) = score_options(predictor, word_tokenizer, f"a ____ {after}", choices=["sat", "on"], calibrate=True)
     assert result.answers[0].prompt == f"a sat {after}"
 
 
@@ -120,10 +120,13 @@ def test_shots_are_counted_as_they_are_tokenized_together():
         assert (result.shots, result.num_truncated) == (max(k for k in range(10) if sizes[k] <= context), 0)
 
 
-def test_option_that_leaves_no_room_for_the_text_is_refused(words: Tokenizer):
+def test_option_that_leaves_no_room_for_the_text_is_refused(word_tokenizer: Tokenizer):
     with pytest.raises(InputError, match="leaves it no room") as caught:
         score_options(
-            HashedLM(words.vocab_size, context=5), words, ["the", "the cat"], choices=["sat", "a dog on the mat"]
+            HashedLM(word_tokenizer.vocab_size, context=5),
+            word_tokenizer,
+            ["the", "the cat"],
+            choices=["sat", "a dog on the mat"],
         )
     assert (caught.value.line, "a dog on the mat" in caught.value.message) == (1, True)
 

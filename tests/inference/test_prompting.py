@@ -17,7 +17,7 @@ from forebear.errors import InputError
 from forebear.inference.prompting import score_options
 from forebear.inference.score import score_texts
 from forebear.statistical.ngram.language_model import NgramModel
-from small_runs import opened
+from small_runs import open_small_run
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 CORPUS = ["the cat sat", "the cat ran", "the dog ran"]
@@ -66,33 +66,33 @@ def test_blank_is_scored_with_the_text_on_both_sides(trained_bigrams: NgramModel
     assert [answer.prompt for answer in sat.answers] == ["the cat sat", "the dog sat"]
 
 
-def test_verbalizer_probabilities_are_summed_and_calibrated(words: Tokenizer):
+def test_verbalizer_probabilities_are_summed_and_calibrated(word_tokenizer: Tokenizer):
     """Words of one label are summed; the divisor is the neutral probability of the label, not of each word."""
-    table = np.full((words.vocab_size, words.vocab_size), 1e-9)
-    the, cat, dog, mat = (words.encode(word).ids[0] for word in ("the", "cat", "dog", "mat"))
+    table = np.full((word_tokenizer.vocab_size, word_tokenizer.vocab_size), 1e-9)
+    the, cat, dog, mat = (word_tokenizer.encode(word).ids[0] for word in ("the", "cat", "dog", "mat"))
     table[the, [cat, dog, mat]] = 0.1, 0.3, 0.6
-    table[words.special_roles["end"], [cat, dog, mat]] = 0.2, 0.2, 0.1
+    table[word_tokenizer.special_roles["end"], [cat, dog, mat]] = 0.2, 0.2, 0.1
     options = {"labels": "pet=cat|dog,thing=mat", "template": "{text} {label}"}
-    (uncalibrated,) = score_options(BigramTable(table), words, "the", calibrate=False, **options)
+    (uncalibrated,) = score_options(BigramTable(table), word_tokenizer, "the", calibrate=False, **options)
     assert answer_probabilities(uncalibrated) == pytest.approx({"pet": 0.4, "thing": 0.6}, abs=1e-6)
-    (calibrated,) = score_options(BigramTable(table), words, "the", **options)
+    (calibrated,) = score_options(BigramTable(table), word_tokenizer, "the", **options)
     assert answer_probabilities(calibrated) == pytest.approx({"pet": 1 / (1 + 6), "thing": 6 / (1 + 6)}, abs=1e-6)
     pet = calibrated.answers[0]
     assert (pet.log_prob, pet.neutral_log_probability) == pytest.approx((math.log(0.4), math.log(0.4)))
     assert (pet.verbalizer, pet.prompt) == ("dog", "the dog")
-    (own_neutral,) = score_options(BigramTable(table), words, "the", neutral="the", **options)
+    (own_neutral,) = score_options(BigramTable(table), word_tokenizer, "the", neutral="the", **options)
     assert own_neutral.is_tied
 
 
-def test_scores_per_token_and_per_byte_are_means(words: Tokenizer):
-    predictor = bigram_model(words, ["the cat sat on the mat", "the dog"], add=0.01)
+def test_scores_per_token_and_per_byte_are_means(word_tokenizer: Tokenizer):
+    predictor = bigram_model(word_tokenizer, ["the cat sat on the mat", "the dog"], add=0.01)
     long, short = "cat sat on the mat", "dog"
     logs = {
-        name: math.fsum(t.log_prob for t in score_texts(predictor, words, f"the {name}")[0].tokens[1:])
+        name: math.fsum(t.log_prob for t in score_texts(predictor, word_tokenizer, f"the {name}")[0].tokens[1:])
         for name in (long, short)
     }
     for per, lengths in (("total", (1, 1)), ("token", (5, 1)), ("byte", (18, 3))):
-        (result,) = score_options(predictor, words, "the", choices=[long, short], per=per)
+        (result,) = score_options(predictor, word_tokenizer, "the", choices=[long, short], per=per)
         expected = [logs[long] / lengths[0], logs[short] / lengths[1]]
         assert [answer.score for answer in result.answers] == pytest.approx(expected)
         assert list(answer_probabilities(result).values()) == pytest.approx(softmax(expected))
@@ -100,11 +100,13 @@ def test_scores_per_token_and_per_byte_are_means(words: Tokenizer):
     assert result.answers[1].bits_per_byte == pytest.approx(-logs[short] / math.log(2) / 3)
 
 
-def test_label_before_the_text_is_scored_by_text_given_label(words: Tokenizer):
+def test_label_before_the_text_is_scored_by_text_given_label(word_tokenizer: Tokenizer):
     """The noisy channel: calibrated, what counts is P(text given label)."""
-    predictor = bigram_model(words, ["cat sat", "cat sat", "dog sat", "dog on", "dog the"], add=0.01)
-    (result,) = score_options(predictor, words, "sat", labels=["cat", "dog"], template="{label} {text}")
-    log_probs = [score_texts(predictor, words, f"{label} sat")[0].tokens[1].log_prob for label in ("cat", "dog")]
+    predictor = bigram_model(word_tokenizer, ["cat sat", "cat sat", "dog sat", "dog on", "dog the"], add=0.01)
+    (result,) = score_options(predictor, word_tokenizer, "sat", labels=["cat", "dog"], template="{label} {text}")
+    log_probs = [
+        score_texts(predictor, word_tokenizer, f"{label} sat")[0].tokens[1].log_prob for label in ("cat", "dog")
+    ]
     assert list(answer_probabilities(result).values()) == pytest.approx(softmax(log_probs))
 
 
@@ -122,11 +124,13 @@ def test_batched_texts_are_scored_as_each_alone(tokenizer: Tokenizer, monkeypatc
         assert together == [score_options(predictor, tokenizer, text, **options)[0] for text in texts]
 
 
-def test_space_is_inserted_where_writing_has_one(words: Tokenizer):
+def test_space_is_inserted_where_writing_has_one(word_tokenizer: Tokenizer):
     def prompts(text: str, *choices: str) -> list[str]:
         return [
             answer.prompt
-            for answer in score_options(HashedLM(words.vocab_size), words, text, choices=choices)[0].answers
+            for answer in score_options(HashedLM(word_tokenizer.vocab_size), word_tokenizer, text, choices=choices)[
+                0
+            ].answers
         ]
 
     assert prompts("the cat", "sat", " sat", ", too", "喜欢") == [
@@ -139,13 +143,13 @@ def test_space_is_inserted_where_writing_has_one(words: Tokenizer):
     assert prompts("我很", "喜欢", "cat") == ["我很喜欢", "我很cat"]
 
 
-def test_default_template_follows_the_language_of_the_labels(words: Tokenizer):
+def test_default_template_follows_the_language_of_the_labels(word_tokenizer: Tokenizer):
     for labels, text, prompt in (
         ("cat,dog", "我很喜欢你", "我很喜欢你 It was cat."),
         ("喜欢，动词", "the cat", "the cat\n这是喜欢的。"),
         ({"a": "喜欢", "b": ["动词", "x"]}, "the {label} cat", "the {label} cat\n这是喜欢的。"),
     ):
-        (result,) = score_options(HashedLM(words.vocab_size), words, text, labels=labels)
+        (result,) = score_options(HashedLM(word_tokenizer.vocab_size), word_tokenizer, text, labels=labels)
         assert result.answers[0].prompt == prompt
 
 
@@ -166,7 +170,7 @@ def test_gpt2_trained_on_reviews_classifies_new_ones_by_prompt(tmp_path, monkeyp
         for first, second in pairwise([*words, *words, words[0]]):
             lines += [f"{thing}{first}又{second}。\n这是{'好坏'[class_index]}的。" for thing in ("电影", "戏", "书")]
     (tmp_path / "text.txt").write_text("\n\n".join(lines * 3), encoding="utf-8")
-    run = opened("gpt2", tmp_path, tokenizer="words", steps=300, context=32, rate=1e-2)
+    run = open_small_run("gpt2", tmp_path, tokenizer="words", steps=300, context=32, rate=1e-2)
     new_reviews = [f"A {words[0]} and {words[2]} {thing}." for words in (praise, blame) for thing in ("film", "book")]
     results = score_options(run.scorer, run.tokenizer, new_reviews, labels="positive=great|good,negative=bad|poor")
     assert [result.best.name for result in results if result.best] == ["positive", "positive", "negative", "negative"]
@@ -200,28 +204,28 @@ def test_gpt2_trained_on_reviews_classifies_new_ones_by_prompt(tmp_path, monkeyp
         ({"choices": ["a", "b"], "per": "word"}, "per is 'word'"),
     ],
 )
-def test_invalid_prompt_options_are_refused_with_a_hint(words: Tokenizer, options: dict, message: str):
+def test_invalid_prompt_options_are_refused_with_a_hint(word_tokenizer: Tokenizer, options: dict, message: str):
     with pytest.raises(InputError) as caught:
-        score_options(HashedLM(words.vocab_size), words, "the cat", **options)
+        score_options(HashedLM(word_tokenizer.vocab_size), word_tokenizer, "the cat", **options)
     assert message in caught.value.message
     assert caught.value.hint
 
 
-def test_invalid_texts_are_named_by_their_number(words: Tokenizer):
+def test_invalid_texts_are_named_by_their_number(word_tokenizer: Tokenizer):
     for texts, message in ((["the", " \n"], "empty"), (["the", "____ cat ____"], "2 blanks")):
         with pytest.raises(InputError, match=message) as caught:
-            score_options(HashedLM(words.vocab_size), words, texts, choices=["a", "b"])
+            score_options(HashedLM(word_tokenizer.vocab_size), word_tokenizer, texts, choices=["a", "b"])
         assert caught.value.line == 2
 
 
-def test_impossible_options_give_valid_json_and_no_answer(words: Tokenizer):
-    predictor = bigram_model(words, ["the cat sat"])
-    (result,) = score_options(predictor, words, "the", choices=["mat", "log"])
+def test_impossible_options_give_valid_json_and_no_answer(word_tokenizer: Tokenizer):
+    predictor = bigram_model(word_tokenizer, ["the cat sat"])
+    (result,) = score_options(predictor, word_tokenizer, "the", choices=["mat", "log"])
     assert result.best is None
     assert not result.is_tied
     facts = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     assert facts["answer"] is None
     assert facts["answers"][0]["log_probability"] is None
     with pytest.raises(InputError, match="'dog' is impossible") as caught:
-        score_options(predictor, words, "the", choices=["the cat", "dog"], calibrate=True)
+        score_options(predictor, word_tokenizer, "the", choices=["the cat", "dog"], calibrate=True)
     assert "--no-calibrate" in str(caught.value.hint)

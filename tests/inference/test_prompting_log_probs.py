@@ -17,7 +17,7 @@ from forebear.errors import ForebearError, InputError
 from forebear.inference.prompting import score_options
 from forebear.inference.score import score_texts
 from forebear.nn.masked_lm import MaskedLM
-from small_runs import opened
+from small_runs import open_small_run
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -80,26 +80,36 @@ def masked_log_prob(masked_lm: MaskedLM, ids: list[int], first: int, last: int) 
     return total
 
 
-def test_masked_options_are_scored_left_to_right(cutter: Tokenizer):
-    masked_lm, mask = untrained_masked_lm(cutter), cutter.id_to_token(cutter.special_roles["mask"])
+def test_masked_options_are_scored_left_to_right(mask_tokenizer: Tokenizer):
+    masked_lm, mask = (
+        untrained_masked_lm(mask_tokenizer),
+        mask_tokenizer.id_to_token(mask_tokenizer.special_roles["mask"]),
+    )
     choices = ["cat", "the dog", "喜欢"]
     for blank in ("____", mask, mask * 2):
-        in_blank, at_end = score_options(masked_lm, cutter, [f"a {blank} sat on", "a cat and"], choices=choices)
+        in_blank, at_end = score_options(masked_lm, mask_tokenizer, [f"a {blank} sat on", "a cat and"], choices=choices)
         assert in_blank.is_pseudo_likelihood
         expected = []
         for choice in choices:
-            left, right = cutter.encode("a" if cutter.kind == "bytepair" else "a ").ids, cutter.encode(" sat on").ids
-            ids = cutter.encode(f"a {choice} sat on").ids.tolist()
+            left, right = (
+                mask_tokenizer.encode("a" if mask_tokenizer.kind == "bytepair" else "a ").ids,
+                mask_tokenizer.encode(" sat on").ids,
+            )
+            ids = mask_tokenizer.encode(f"a {choice} sat on").ids.tolist()
             assert ids == [*left, *ids[len(left) : len(ids) - len(right)], *right]  # here nothing merges
-            spelled = sum(token.spelling for token in score_texts(masked_lm, cutter, f"a {choice} sat on")[0].tokens)
+            spelled = sum(
+                token.spelling for token in score_texts(masked_lm, mask_tokenizer, f"a {choice} sat on")[0].tokens
+            )
             expected.append(masked_log_prob(masked_lm, ids, len(left), len(ids) - len(right)) - spelled * math.log(2))
         assert [answer.log_prob for answer in in_blank.answers] == pytest.approx(expected, abs=1e-4)
         assert list(answer_probabilities(in_blank).values()) == pytest.approx(softmax(expected), abs=1e-5)
         assert at_end.answers[0].prompt == "a cat and cat"
 
 
-def test_batched_masked_options_equal_single_ones(cutters: dict[str, Tokenizer], monkeypatch: pytest.MonkeyPatch):
-    tokenizer = cutters["wordpiece"]
+def test_batched_masked_options_equal_single_ones(
+    mask_tokenizers: dict[str, Tokenizer], monkeypatch: pytest.MonkeyPatch
+):
+    tokenizer = mask_tokenizers["wordpiece"]
     masked_lm = untrained_masked_lm(tokenizer, context=20)
     texts = ["the cat", "the dog sat on the log and a cat and a dog sat on the mat", "我很喜欢你"]
     alone = [score_options(masked_lm, tokenizer, text, labels=["cat", "a dog"])[0] for text in texts]
@@ -122,7 +132,7 @@ def test_gpt2_option_probabilities_equal_those_of_transformers(tmp_path, monkeyp
     """Whole texts through GPT2LMHeadModel and its own tokenizer: nothing of ours but the folder."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     transformers = pytest.importorskip("transformers")
-    run = opened("gpt2", tmp_path, tokenizer="bytepair", steps=30, context=64)
+    run = open_small_run("gpt2", tmp_path, tokenizer="bytepair", steps=30, context=64)
     run.export(tmp_path / "theirs")
     model = transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "theirs").eval()
     hf_tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
@@ -148,7 +158,7 @@ def test_gpt2_option_probabilities_equal_those_of_transformers(tmp_path, monkeyp
 def test_bert_option_log_probs_equal_those_of_transformers(tmp_path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     transformers = pytest.importorskip("transformers")
-    run = opened("bert", tmp_path, tokenizer="wordpiece", steps=30, context=64)
+    run = open_small_run("bert", tmp_path, tokenizer="wordpiece", steps=30, context=64)
     run.export(tmp_path / "theirs")
     model = transformers.BertForPreTraining.from_pretrained(tmp_path / "theirs").eval()
     hf_tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
@@ -174,31 +184,37 @@ def test_bert_option_log_probs_equal_those_of_transformers(tmp_path, monkeypatch
 # -- unknown words and refusals
 
 
-def test_unknown_option_words_are_charged_by_spelling(words: Tokenizer):
+def test_unknown_option_words_are_charged_by_spelling(word_tokenizer: Tokenizer):
     """Otherwise any out-of-vocabulary word would be one probable token."""
-    table = np.full((words.vocab_size, words.vocab_size), 1e-3)
-    table[:, words.unk_id] = 0.9
-    (result,) = score_options(BigramTable(table), words, "the", choices=["cat", "zebra"])
+    table = np.full((word_tokenizer.vocab_size, word_tokenizer.vocab_size), 1e-3)
+    table[:, word_tokenizer.unk_id] = 0.9
+    (result,) = score_options(BigramTable(table), word_tokenizer, "the", choices=["cat", "zebra"])
     cat, zebra = result.answers
     assert cat.probability > zebra.probability
     assert zebra.log_prob == pytest.approx(math.log(0.9) - 6 * math.log(257))
     assert (cat.num_unknown, zebra.num_unknown) == (0, 1)
 
 
-def test_option_without_tokens_is_refused(cutters: dict[str, Tokenizer]):
+def test_option_without_tokens_is_refused(mask_tokenizers: dict[str, Tokenizer]):
     with pytest.raises(InputError, match="sees nothing"):
         score_options(
-            untrained_masked_lm(cutters["wordpiece"]), cutters["wordpiece"], "the cat", choices=["\u200b\u200b", "dog"]
+            untrained_masked_lm(mask_tokenizers["wordpiece"]),
+            mask_tokenizers["wordpiece"],
+            "the cat",
+            choices=["\u200b\u200b", "dog"],
         )
 
 
-def test_nan_option_scores_are_refused(words: Tokenizer, cutters: dict[str, Tokenizer]):
+def test_nan_option_scores_are_refused(word_tokenizer: Tokenizer, mask_tokenizers: dict[str, Tokenizer]):
     with pytest.raises(ForebearError, match="no numbers"):
         score_options(
-            BigramTable([[math.nan] * words.vocab_size] * words.vocab_size), words, "the", choices=["cat", "dog"]
+            BigramTable([[math.nan] * word_tokenizer.vocab_size] * word_tokenizer.vocab_size),
+            word_tokenizer,
+            "the",
+            choices=["cat", "dog"],
         )
-    masked_lm = untrained_masked_lm(cutters["words"])
+    masked_lm = untrained_masked_lm(mask_tokenizers["words"])
     with torch.no_grad():
         next(iter(masked_lm.model.parameters())).fill_(math.nan)
     with pytest.raises(ForebearError, match="no numbers"):
-        score_options(masked_lm, cutters["words"], "the", choices=["cat", "dog"])
+        score_options(masked_lm, mask_tokenizers["words"], "the", choices=["cat", "dog"])

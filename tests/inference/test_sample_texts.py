@@ -42,24 +42,24 @@ def test_batched_prompts_of_gpt2_give_the_samples_of_each_alone(tokenizers, kind
     assert max(len(result.ids) for result in together) > 24  # beyond the context too
 
 
-def test_rows_that_end_early_do_not_affect_the_others(words):
-    predictor = bigram_model(words, ["the cat", "a dog sat on the log"])
-    results = sample_texts(predictor, words, ["the", "a", "on"], temperature=0, length=9)
+def test_rows_that_end_early_do_not_affect_the_others(word_tokenizer):
+    predictor = bigram_model(word_tokenizer, ["the cat", "a dog sat on the log"])
+    results = sample_texts(predictor, word_tokenizer, ["the", "a", "on"], temperature=0, length=9)
     assert [result.full_text for result in results] == ["the cat", "a dog sat on the cat", "on the cat"]
     assert {result.stop_reason for result in results} == {"end"}
 
 
-def test_seeds_and_samples_differ_and_repeat(words):
-    predictor = HashedLM(words.vocab_size, spread=1)
-    first = outcomes(sample_texts(predictor, words, "the", seed=1, samples=3, length=10))
-    assert first == outcomes(sample_texts(predictor, words, "the", seed=1, samples=3, length=10))
+def test_seeds_and_samples_differ_and_repeat(word_tokenizer):
+    predictor = HashedLM(word_tokenizer.vocab_size, spread=1)
+    first = outcomes(sample_texts(predictor, word_tokenizer, "the", seed=1, samples=3, length=10))
+    assert first == outcomes(sample_texts(predictor, word_tokenizer, "the", seed=1, samples=3, length=10))
     assert len(set(first)) == 3
-    assert not set(first) & set(outcomes(sample_texts(predictor, words, "the", seed=2, samples=3, length=10)))
+    assert not set(first) & set(outcomes(sample_texts(predictor, word_tokenizer, "the", seed=2, samples=3, length=10)))
 
 
-def test_sample_frequencies_match_the_model(words):
-    predictor = bigram_model(words, ["the cat", "the dog", "the dog", "a mat"])
-    results = sample_texts(predictor, words, "", samples=600, temperature=1, top_p=1, length=5, batch=600)
+def test_sample_frequencies_match_the_model(word_tokenizer):
+    predictor = bigram_model(word_tokenizer, ["the cat", "the dog", "the dog", "a mat"])
+    results = sample_texts(predictor, word_tokenizer, "", samples=600, temperature=1, top_p=1, length=5, batch=600)
     shares = {text: sum(result.text == text for result in results) / 600 for text in ("the cat", "the dog", "a mat")}
     assert shares == pytest.approx({"the cat": 0.25, "the dog": 0.5, "a mat": 0.25}, abs=0.06)
 
@@ -84,9 +84,9 @@ def test_continuation_is_the_decoded_text_without_the_decoded_prompt(tokenizer):
         assert len(result.ids) <= 15
 
 
-def test_spaces_are_sampled_between_english_words_only(words):
-    predictor = bigram_model(words, ["the cat sat", "我很喜欢你"])
-    english, chinese, spaced = sample_texts(predictor, words, ["the cat", "我", "the cat "], temperature=0)
+def test_spaces_are_sampled_between_english_words_only(word_tokenizer):
+    predictor = bigram_model(word_tokenizer, ["the cat sat", "我很喜欢你"])
+    english, chinese, spaced = sample_texts(predictor, word_tokenizer, ["the cat", "我", "the cat "], temperature=0)
     assert (english.text, english.full_text) == (" sat", "the cat sat")
     assert chinese.full_text == "我很喜欢你"
     assert spaced.full_text == "the cat sat"
@@ -101,42 +101,46 @@ def test_special_tokens_are_never_sampled(tokenizer):
             assert not set(result.ids) & tokenizer.special_ids
 
 
-def test_logits_beyond_the_vocabulary_are_never_sampled(words):
-    padded = np.full((words.vocab_size + 8, words.vocab_size + 8), 1e-9)
-    padded[:, words.vocab_size :] = 1
-    padded[:, words.token_to_id("cat")] = 1e-6
-    (result,) = sample_texts(BigramTable(padded), words, "the", temperature=0, length=5)
-    assert result.ids == (words.token_to_id("cat"),) * 5
+def test_logits_beyond_the_vocabulary_are_never_sampled(word_tokenizer):
+    padded = np.full((word_tokenizer.vocab_size + 8, word_tokenizer.vocab_size + 8), 1e-9)
+    padded[:, word_tokenizer.vocab_size :] = 1
+    padded[:, word_tokenizer.token_to_id("cat")] = 1e-6
+    (result,) = sample_texts(BigramTable(padded), word_tokenizer, "the", temperature=0, length=5)
+    assert result.ids == (word_tokenizer.token_to_id("cat"),) * 5
 
 
-def test_unknown_token_is_sampled_only_where_nothing_else_is_possible(words):
-    table = np.zeros((words.vocab_size, words.vocab_size))
-    table[:, words.unk_id] = 1
-    (result,) = sample_texts(BigramTable(table), words, "the", length=2)
-    assert result.ids == (words.unk_id, words.unk_id)
-    (result,) = sample_texts(BigramTable(np.zeros_like(table)), words, "the", length=2)
+def test_unknown_token_is_sampled_only_where_nothing_else_is_possible(word_tokenizer):
+    table = np.zeros((word_tokenizer.vocab_size, word_tokenizer.vocab_size))
+    table[:, word_tokenizer.unk_id] = 1
+    (result,) = sample_texts(BigramTable(table), word_tokenizer, "the", length=2)
+    assert result.ids == (word_tokenizer.unk_id, word_tokenizer.unk_id)
+    (result,) = sample_texts(BigramTable(np.zeros_like(table)), word_tokenizer, "the", length=2)
     assert (result.text, result.stop_reason) == ("", "end")
 
 
-def test_stop_strings_end_a_sampled_text(words):
-    predictor = bigram_model(words, ["the cat sat on a mat"])
-    (result,) = sample_texts(predictor, words, "the", temperature=0, stop="t on")
+def test_stop_strings_end_a_sampled_text(word_tokenizer):
+    predictor = bigram_model(word_tokenizer, ["the cat sat on a mat"])
+    (result,) = sample_texts(predictor, word_tokenizer, "the", temperature=0, stop="t on")
     assert (result.text, result.stop_reason) == (" cat sa", "stop")
-    assert "".join(stream_text(predictor, words, "the", temperature=0, stop=["zebra", " on"])) == " cat sat"
+    assert "".join(stream_text(predictor, word_tokenizer, "the", temperature=0, stop=["zebra", " on"])) == " cat sat"
 
 
-def test_repetition_penalty_avoids_repeated_tokens(words):
-    logs = np.full(words.vocab_size, -3.0)
-    logs[[words.token_to_id("the"), words.token_to_id("cat"), words.token_to_id("dog")]] = -2.0, -2.1, -2.2
-    predictor = BigramTable(np.tile(np.exp(logs), (words.vocab_size, 1)))
-    (plain,) = sample_texts(predictor, words, "the", temperature=0, length=3)
-    (penalized,) = sample_texts(predictor, words, "the", temperature=0, length=3, repetition_penalty=2)
+def test_repetition_penalty_avoids_repeated_tokens(word_tokenizer):
+    logs = np.full(word_tokenizer.vocab_size, -3.0)
+    logs[[word_tokenizer.token_to_id("the"), word_tokenizer.token_to_id("cat"), word_tokenizer.token_to_id("dog")]] = (
+        -2.0,
+        -2.1,
+        -2.2,
+    )
+    predictor = BigramTable(np.tile(np.exp(logs), (word_tokenizer.vocab_size, 1)))
+    (plain,) = sample_texts(predictor, word_tokenizer, "the", temperature=0, length=3)
+    (penalized,) = sample_texts(predictor, word_tokenizer, "the", temperature=0, length=3, repetition_penalty=2)
     assert plain.text == " the the the"
     assert penalized.text == " cat dog"  # then the end, which is at -3, above -4
 
 
 @pytest.mark.parametrize("invalid", [{"length": 0}, {"samples": 0}, {"seed": -1}, {"stop": ["a", ""]}, {"batch": 0}])
-def test_invalid_sampling_calls_are_refused(words, invalid):
+def test_invalid_sampling_calls_are_refused(word_tokenizer, invalid):
     with pytest.raises(InputError) as caught:
-        sample_texts(HashedLM(words.vocab_size), words, "the", **invalid)
+        sample_texts(HashedLM(word_tokenizer.vocab_size), word_tokenizer, "the", **invalid)
     assert caught.value.hint

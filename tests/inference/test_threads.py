@@ -32,7 +32,7 @@ from forebear.embeddings.lexicon import WordMatcher
 from forebear.embeddings.word_table import WordVectors
 from forebear.inference.embed import PooledTexts
 from forebear.inference.run import Run
-from small_runs import sampled, text
+from small_runs import sample_params, small_text
 
 pytestmark = pytest.mark.usefixtures("one_thread", "frequent_switches")
 THREADS = 8
@@ -100,7 +100,7 @@ def compare_threads(kind: str, path: Path, texts: int, repeats: int, expensive_d
             assert_agree(kind, thread_jobs, answer_jobs(run, verbs, thread_jobs), expected_answers, "afterwards")
 
 
-@pytest.mark.parametrize("kind", sampled(KINDS, SAMPLE))
+@pytest.mark.parametrize("kind", sample_params(KINDS, SAMPLE))
 def test_verbs_from_eight_threads_equal_one_thread(kind: str, tmp_path: Path):
     compare_threads(kind, train_run(kind, folder_with_text(tmp_path / "run")), texts=8, repeats=1, expensive_divisor=4)
 
@@ -129,7 +129,7 @@ def test_encoding_in_threads_equals_one_thread(kind: str):
 
 
 def tokenizer_of(kind: str) -> Tokenizer:
-    lines = [*text().split("\n"), "春天的花和秋天的山", "人在水上"] * 2
+    lines = [*small_text().split("\n"), "春天的花和秋天的山", "人在水上"] * 2
     options: dict[str, Any] = {"size": 300} if kind in ("wordpiece", "bytepair") else {"min_count": 1}
     if kind == "spaces":
         return train_tokenizer("words", lines, split="spaces", **options)

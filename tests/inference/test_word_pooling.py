@@ -17,7 +17,7 @@ from forebear.embeddings.word_table import WordVectors
 from forebear.errors import InputError
 from forebear.inference import embed
 from forebear.inference.embed import PooledTexts, _token_slices
-from small_runs import opened
+from small_runs import open_small_run
 
 WORDS = ["cat", "dog", "sat", "the", "我", "喜欢"]
 ROWS = np.arange(18, dtype=np.float32).reshape(6, 3) ** 1.5 - 20
@@ -169,7 +169,7 @@ def test_phrases_are_embedded_as_one_word_as_in_training(tokenizer: Tokenizer):
 
 
 def test_word2vec_run_embeds_and_searches_texts(tmp_path: Path):
-    run = opened("word2vec", tmp_path, steps=10)
+    run = open_small_run("word2vec", tmp_path, steps=10)
     sentences = ["the cat sat", "Number 7 is over", "the dog ran", "the cat sat ."]
     vectors = np.stack([item.vector for item in run.embed(sentences)])
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-5)
@@ -186,7 +186,7 @@ def test_word2vec_run_embeds_and_searches_texts(tmp_path: Path):
         run.embed("the cat", layers=-1)
     with pytest.raises(InputError, match="--long means nothing"):
         run.embed("the cat", long="windows")
-    network = opened("gpt2", tmp_path, to="network", steps=2)
+    network = open_small_run("gpt2", tmp_path, to="network", steps=2)
     with pytest.raises(InputError, match="pooling is 'sif'"):
         network.embed("the cat", pooling="sif")
     with pytest.raises(InputError, match="this is a network"):

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from adapted_runs import adapt_small_run
 from forebear.experiments.unused_settings import settings_kind
 from forebear.inference.run import Run
 from forebear.registry import model_spec
-from labelled_texts import adapted
-from small_runs import NAMES, text, trained
+from small_runs import TEXT_MODELS, small_text, train_small_run
 
 KNOWN = ["The", "cat", "dog", "sat", "by", "the", "river", "saw", "old", "fox", "and", "ran", "to", "hill"]
 SYLLABLES = "ba ko ri tu sen mal dro ved lin gho pax ume".split()
@@ -43,7 +43,7 @@ TASKS = {
     "answering": ("ngram", "bert"),
     "choice": ("ngram", "bert"),
 }
-KINDS = [*NAMES, *(f"{name}-{task}" for task, names in TASKS.items() for name in names), "word2vec-subwords"]
+KINDS = [*TEXT_MODELS, *(f"{name}-{task}" for task, names in TASKS.items() for name in names), "word2vec-subwords"]
 
 
 class Job(NamedTuple):
@@ -57,15 +57,15 @@ def train_run(kind: str, folder: Path) -> Path:
     """A run of this kind after very few steps."""
     name, _, task = kind.partition("-")
     if task == "subwords":
-        return trained(name, folder, steps=2, subwords=True).path
+        return train_small_run(name, folder, steps=2, subwords=True).path
     steps: dict[str, Any] = {"steps": 2} if settings_kind(model_spec(name)) in ("descending", "sweeping") else {}
     if not task:
         settings: dict[str, Any] = {"epochs": 1} if name == "hmm" else steps
-        return trained(name, folder, **settings).path
-    base = trained(name, folder, context=40, **steps).path if name in ("lstm", "elmo", "bert") else name
+        return train_small_run(name, folder, **settings).path
+    base = train_small_run(name, folder, context=40, **steps).path if name in ("lstm", "elmo", "bert") else name
     if name == "hmm":
         steps = {"steps": None, "threads": None}  # it counts
-    return adapted(base, task, folder, **steps).path
+    return adapt_small_run(base, task, folder, **steps).path
 
 
 def verbs_of(kind: str, run: Run) -> dict[str, Verb]:
@@ -195,5 +195,5 @@ def _flatten(value: Any, word: Callable[[Any], None], number: Callable[[np.ndarr
 
 def folder_with_text(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "text.txt").write_text(text(), encoding="utf-8")
+    (folder / "text.txt").write_text(small_text(), encoding="utf-8")
     return folder

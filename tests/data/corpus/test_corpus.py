@@ -7,7 +7,6 @@ import pickle
 import numpy as np
 import pytest
 
-from corpora import STORY, contents
 from forebear.data import source
 from forebear.data.corpus import prepare as prepare_module
 from forebear.data.corpus.corpus import Corpus
@@ -17,6 +16,7 @@ from forebear.data.segmentation import Segmenter
 from forebear.data.source import tokenizer_for
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import ForebearError, InputError
+from story_corpus import STORY, folder_contents
 
 
 def fingerprint_then_change(path, text):
@@ -31,72 +31,76 @@ def fingerprint_then_change(path, text):
     return then_change
 
 
-def test_prepared_corpus_is_reused_until_text_or_settings_change(story, pieces, tmp_path, monkeypatch):
-    first = prepare_corpus([story], pieces)
+def test_prepared_corpus_is_reused_until_text_or_settings_change(
+    story_path, wordpiece_tokenizer, tmp_path, monkeypatch
+):
+    first = prepare_corpus([story_path], wordpiece_tokenizer)
     monkeypatch.setattr(prepare_module, "finish_corpus", lambda *_, **__: pytest.fail("it was made again"))
-    assert prepare_corpus([story], pieces).folder == first.folder
-    os.utime(story, ns=(1, 1))  # touched, not changed
-    assert prepare_corpus([story], pieces).folder == first.folder
-    renamed = story.rename(tmp_path / "other name.txt")
-    assert prepare_corpus([renamed], pieces).folder == first.folder
+    assert prepare_corpus([story_path], wordpiece_tokenizer).folder == first.folder
+    os.utime(story_path, ns=(1, 1))  # touched, not changed
+    assert prepare_corpus([story_path], wordpiece_tokenizer).folder == first.folder
+    renamed = story_path.rename(tmp_path / "other name.txt")
+    assert prepare_corpus([renamed], wordpiece_tokenizer).folder == first.folder
     monkeypatch.undo()
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
     others = [
-        prepare_corpus([renamed], pieces, sentences="lines"),
-        prepare_corpus([renamed], pieces, sentences="whole"),
-        prepare_corpus([renamed], pieces, reading=TextFormat(documents="lines")),
-        prepare_corpus([renamed], pieces, segmenter=Segmenter()),
+        prepare_corpus([renamed], wordpiece_tokenizer, sentences="lines"),
+        prepare_corpus([renamed], wordpiece_tokenizer, sentences="whole"),
+        prepare_corpus([renamed], wordpiece_tokenizer, reading=TextFormat(documents="lines")),
+        prepare_corpus([renamed], wordpiece_tokenizer, segmenter=Segmenter()),
         prepare_corpus([renamed], train_tokenizer("characters", [STORY])),
     ]
     renamed.write_text(STORY + "!")
-    others.append(prepare_corpus([renamed], pieces))
+    others.append(prepare_corpus([renamed], wordpiece_tokenizer))
     assert len({corpus.key for corpus in [first, *others]}) == 7
 
 
-def test_suffix_that_changes_the_format_makes_another_corpus(tmp_path, pieces):
+def test_suffix_that_changes_the_format_makes_another_corpus(tmp_path, wordpiece_tokenizer):
     (tmp_path / "a.txt").write_text('{"text": "the cat"}')
-    as_text = prepare_corpus([tmp_path / "a.txt"], pieces)
+    as_text = prepare_corpus([tmp_path / "a.txt"], wordpiece_tokenizer)
     (tmp_path / "a.txt").rename(tmp_path / "a.jsonl")
-    as_records = prepare_corpus([tmp_path / "a.jsonl"], pieces)
+    as_records = prepare_corpus([tmp_path / "a.jsonl"], wordpiece_tokenizer)
     assert as_text.key != as_records.key
     assert as_records.sizes.tolist() == [7]
 
 
-def test_unchanged_files_are_not_read_again(story, pieces, monkeypatch):
-    os.utime(story, ns=(10**18, 10**18))
+def test_unchanged_files_are_not_read_again(story_path, wordpiece_tokenizer, monkeypatch):
+    os.utime(story_path, ns=(10**18, 10**18))
     monkeypatch.setattr(prepare_module, "STABLE_AFTER", -(10**18))  # as if the file had been at rest for long
-    prepare_corpus([story], pieces)
+    prepare_corpus([story_path], wordpiece_tokenizer)
     monkeypatch.setattr(prepare_module, "sources_digest", lambda _: pytest.fail("it was read again"))
-    prepare_corpus([story], pieces)
+    prepare_corpus([story_path], wordpiece_tokenizer)
 
 
-def test_corpus_in_given_folder_is_replaced_only_with_overwrite(story, pieces, tmp_path):
-    corpus = prepare_corpus([story], pieces, to=tmp_path / "my corpus")
+def test_corpus_in_given_folder_is_replaced_only_with_overwrite(story_path, wordpiece_tokenizer, tmp_path):
+    corpus = prepare_corpus([story_path], wordpiece_tokenizer, to=tmp_path / "my corpus")
     assert corpus.folder == tmp_path / "my corpus"
-    assert prepare_corpus([story], pieces, to=tmp_path / "my corpus").key == corpus.key
-    story.write_text("something else entirely")
+    assert prepare_corpus([story_path], wordpiece_tokenizer, to=tmp_path / "my corpus").key == corpus.key
+    story_path.write_text("something else entirely")
     with pytest.raises(InputError, match="holds a corpus of other text") as caught:
-        prepare_corpus([story], pieces, to=tmp_path / "my corpus")
+        prepare_corpus([story_path], wordpiece_tokenizer, to=tmp_path / "my corpus")
     assert "--overwrite" in caught.value.hint
-    assert len(prepare_corpus([story], pieces, to=tmp_path / "my corpus", overwrite=True).documents) == 2
+    assert (
+        len(prepare_corpus([story_path], wordpiece_tokenizer, to=tmp_path / "my corpus", overwrite=True).documents) == 2
+    )
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("precious")
     with pytest.raises(InputError, match="is no corpus"):
-        prepare_corpus([story], pieces, to=tmp_path / "mine", overwrite=True)
+        prepare_corpus([story_path], wordpiece_tokenizer, to=tmp_path / "mine", overwrite=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "my corpus", "story.txt"]
 
 
-def test_text_changed_while_read_is_refused(story, pieces, tmp_path, monkeypatch):
+def test_text_changed_while_read_is_refused(story_path, wordpiece_tokenizer, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        prepare_module, "fingerprint_sources", fingerprint_then_change(story, "changed behind our back")
+        prepare_module, "fingerprint_sources", fingerprint_then_change(story_path, "changed behind our back")
     )
     with pytest.raises(InputError, match="changed while it was being read"):
-        prepare_corpus([story], pieces, to=tmp_path / "c")
+        prepare_corpus([story_path], wordpiece_tokenizer, to=tmp_path / "c")
     assert not (tmp_path / "c").exists()
     assert not (tmp_path / "c.part").exists()
 
 
-def test_split_by_content_is_stable_and_keeps_duplicates_together(tmp_path, pieces):
+def test_split_by_content_is_stable_and_keeps_duplicates_together(tmp_path, wordpiece_tokenizer):
     lines = [f"sentence number {n}" for n in range(400)]
     small_file, large_file = tmp_path / "one.txt", tmp_path / "more.txt"
     small_file.write_text("\n".join(lines))
@@ -107,8 +111,8 @@ def test_split_by_content_is_stable_and_keeps_duplicates_together(tmp_path, piec
     )
     by_line = TextFormat(documents="lines")
     small, large = (
-        prepare_corpus([small_file], pieces, reading=by_line),
-        prepare_corpus([large_file], pieces, reading=by_line),
+        prepare_corpus([small_file], wordpiece_tokenizer, reading=by_line),
+        prepare_corpus([large_file], wordpiece_tokenizer, reading=by_line),
     )
     split, later_split = small.split(0.2), large.split(0.2)
     assert split.method == later_split.method == "content"
@@ -123,8 +127,8 @@ def test_split_by_content_is_stable_and_keeps_duplicates_together(tmp_path, piec
     assert large.hashes[8] == large.hashes[-200]  # white space around a document does not change its hash
 
 
-def test_held_out_share_must_be_at_least_0_and_below_1(story, pieces):
-    corpus = prepare_corpus([story], pieces)
+def test_held_out_share_must_be_at_least_0_and_below_1(story_path, wordpiece_tokenizer):
+    corpus = prepare_corpus([story_path], wordpiece_tokenizer)
     assert corpus.split(1e-9).method == "position"
     unsplit = corpus.split(0)
     assert (unsplit.method, len(unsplit.held_out), unsplit.train.num_tokens) == (
@@ -137,25 +141,25 @@ def test_held_out_share_must_be_at_least_0_and_below_1(story, pieces):
             corpus.split(share)
 
 
-def test_files_next_to_the_target_folder_are_not_touched(story, pieces, tmp_path):
+def test_files_next_to_the_target_folder_are_not_touched(story_path, wordpiece_tokenizer, tmp_path):
     for name in ("c.old", "c.part"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "precious.txt").write_text("mine")
     with pytest.raises(InputError, match=r"c\.part.*in the way"):
-        prepare_corpus([story], pieces, to=tmp_path / "c")
+        prepare_corpus([story_path], wordpiece_tokenizer, to=tmp_path / "c")
     (tmp_path / "c.part" / "precious.txt").unlink()
-    prepare_corpus([story], pieces, to=tmp_path / "c")
-    story.write_text("other text")
-    prepare_corpus([story], pieces, to=tmp_path / "c", overwrite=True)
+    prepare_corpus([story_path], wordpiece_tokenizer, to=tmp_path / "c")
+    story_path.write_text("other text")
+    prepare_corpus([story_path], wordpiece_tokenizer, to=tmp_path / "c", overwrite=True)
     assert (tmp_path / "c.old" / "precious.txt").read_text() == "mine"
 
 
-def test_damaged_corpus_is_prepared_again(story, pieces, tmp_path):
-    corpus = prepare_corpus([story], pieces, to=tmp_path / "c")
-    intact = contents(corpus.folder)
+def test_damaged_corpus_is_prepared_again(story_path, wordpiece_tokenizer, tmp_path):
+    corpus = prepare_corpus([story_path], wordpiece_tokenizer, to=tmp_path / "c")
+    intact = folder_contents(corpus.folder)
     (tmp_path / "c" / "ids.npy").unlink()
-    prepare_corpus(story, pieces, to=tmp_path / "c")
-    assert contents(tmp_path / "c") == intact
+    prepare_corpus(story_path, wordpiece_tokenizer, to=tmp_path / "c")
+    assert folder_contents(tmp_path / "c") == intact
 
 
 def test_tokenizer_trained_while_text_changed_is_not_cached(tmp_path, monkeypatch):
@@ -168,14 +172,14 @@ def test_tokenizer_trained_while_text_changed_is_not_cached(tmp_path, monkeypatc
     assert set(tokenizer_for("words", [text], TextFormat()).vocabulary()[5:]) == {"alpha", "beta"}
 
 
-def test_pickled_corpus_is_only_its_folder(story, pieces):
-    corpus = prepare_corpus([story], pieces)
+def test_pickled_corpus_is_only_its_folder(story_path, wordpiece_tokenizer):
+    corpus = prepare_corpus([story_path], wordpiece_tokenizer)
     assert len(pickle.dumps(corpus)) < 500
     assert pickle.loads(pickle.dumps(corpus)).key == corpus.key
 
 
-def test_damaged_corpora_are_refused(story, pieces, tmp_path):
-    corpus = prepare_corpus([story], pieces, to=tmp_path / "c")
+def test_damaged_corpora_are_refused(story_path, wordpiece_tokenizer, tmp_path):
+    corpus = prepare_corpus([story_path], wordpiece_tokenizer, to=tmp_path / "c")
     corpus.verify()
     ids = corpus.folder / "ids.npy"
     intact = ids.read_bytes()

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora import STORY, contents
 from forebear.data.corpus import prepare as prepare_module
 from forebear.data.corpus import shards
 from forebear.data.corpus.corpus import Corpus, id_dtype
@@ -21,6 +20,7 @@ from forebear.data.source import tokenizer_for
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import ForebearError, InputError
+from story_corpus import STORY, folder_contents
 
 
 def document_sentences(corpus: Corpus, number: int) -> list[str]:
@@ -28,8 +28,8 @@ def document_sentences(corpus: Corpus, number: int) -> list[str]:
     return [corpus.tokenizer.decode(corpus.sentence_ids(s)) for s in range(first, last)]
 
 
-def test_documents_sentences_and_tokens_match_a_worked_example(story, pieces):
-    corpus = prepare_corpus([story], pieces)
+def test_documents_sentences_and_tokens_match_a_worked_example(story_path, wordpiece_tokenizer):
+    corpus = prepare_corpus([story_path], wordpiece_tokenizer)
     assert len(corpus.documents) == 4
     assert document_sentences(corpus, 0) == ["the cat sat.", "it was warm!", "a dog came."]
     assert document_sentences(corpus, 1) == ["他走了。", "她也走了！"]
@@ -47,7 +47,9 @@ def test_documents_sentences_and_tokens_match_a_worked_example(story, pieces):
     assert ledger.stage("tokens").outputs["documents"] == 3
     assert ledger.stage("tokens").outputs["sentences"] == 6
     assert ledger.stage("tokens").outputs["tokens"] == len(corpus)
-    document_ids = [pieces.encode(sentence).ids for document in STORY.split("\n\n") for sentence in [document]]
+    document_ids = [
+        wordpiece_tokenizer.encode(sentence).ids for document in STORY.split("\n\n") for sentence in [document]
+    ]
     assert np.array_equal(np.concatenate(document_ids), corpus.ids)
 
 
@@ -57,30 +59,30 @@ def test_ids_use_the_smallest_integer_type(size, kind):
 
 
 @pytest.mark.slow
-def test_corpus_is_the_same_with_any_number_of_workers(tmp_path, pieces, monkeypatch):
+def test_corpus_is_the_same_with_any_number_of_workers(tmp_path, wordpiece_tokenizer, monkeypatch):
     monkeypatch.setattr(shards, "SHARD_CHARACTERS", 100)
     text = tmp_path / "many.txt"
     text.write_text("\n\n".join(f"document {n} 第{n}篇。 It has two sentences." for n in range(200)))
     folders = {}
     for workers in (1, 2, 8, 40):
-        corpus = prepare_corpus([text], pieces, to=tmp_path / f"with {workers}", workers=workers)
+        corpus = prepare_corpus([text], wordpiece_tokenizer, to=tmp_path / f"with {workers}", workers=workers)
         assert len(corpus.documents) == 201
         assert corpus.ledger.stage("read").inputs["documents"] == 200
-        folders[workers] = contents(corpus.folder)
+        folders[workers] = folder_contents(corpus.folder)
     assert folders[1] == folders[2] == folders[8] == folders[40]
     monkeypatch.setattr(shards, "SHARD_CHARACTERS", 1 << 20)
-    one_shard = prepare_corpus([text], pieces, to=tmp_path / "one shard", workers=1)
+    one_shard = prepare_corpus([text], wordpiece_tokenizer, to=tmp_path / "one shard", workers=1)
     assert np.array_equal(one_shard.ids, np.load(tmp_path / "with 1" / "ids.npy"))
     assert np.array_equal(one_shard.documents, np.load(tmp_path / "with 1" / "documents.npy"))
 
 
-def test_long_document_read_in_parts_stays_one_document(tmp_path, pieces, monkeypatch):
+def test_long_document_read_in_parts_stays_one_document(tmp_path, wordpiece_tokenizer, monkeypatch):
     text = tmp_path / "long.txt"
     text.write_text("short one.\n\n" + "\n".join(f"line {n} of a long text。" for n in range(300)) + "\n\nlast.")
-    unsplit = prepare_corpus([text], pieces, to=tmp_path / "whole")
+    unsplit = prepare_corpus([text], wordpiece_tokenizer, to=tmp_path / "whole")
     monkeypatch.setattr("forebear.data.io.documents.PART_CHARACTERS", 500)
     monkeypatch.setattr(shards, "SHARD_CHARACTERS", 700)
-    in_parts = prepare_corpus([text], pieces, to=tmp_path / "cut", workers=2)
+    in_parts = prepare_corpus([text], wordpiece_tokenizer, to=tmp_path / "cut", workers=2)
     for name in ("ids", "sentences", "documents", "unknown"):
         assert np.array_equal(getattr(unsplit, name), getattr(in_parts, name)), name
     assert np.array_equal(unsplit.all_documents().unit_bytes, in_parts.all_documents().unit_bytes)
@@ -88,10 +90,10 @@ def test_long_document_read_in_parts_stays_one_document(tmp_path, pieces, monkey
     assert in_parts.ledger.stage("tokens").outputs["documents"] == 3
 
 
-def test_sentences_without_tokens_are_dropped_into_the_ledger(tmp_path, pieces):
+def test_sentences_without_tokens_are_dropped_into_the_ledger(tmp_path, wordpiece_tokenizer):
     text = tmp_path / "t.txt"
     text.write_text("fine\n\n\u200d\u200e\n\nalso fine\n\x07\ngood")
-    corpus = prepare_corpus([text], pieces)
+    corpus = prepare_corpus([text], wordpiece_tokenizer)
     corpus.ledger.verify()
     assert len(corpus.documents) == 3
     dropped = [json.loads(line) for line in (corpus.folder / "dropped.jsonl").read_text().splitlines()]
@@ -100,14 +102,14 @@ def test_sentences_without_tokens_are_dropped_into_the_ledger(tmp_path, pieces):
     assert corpus.sizes.tolist() == [4, 9 + 2, 5]  # "also fine" has the bell after it
 
 
-def test_text_without_any_token_is_refused(tmp_path, pieces):
+def test_text_without_any_token_is_refused(tmp_path, wordpiece_tokenizer):
     (tmp_path / "t.txt").write_text("\u200d\u200e")
     with pytest.raises(InputError, match="no token in this text"):
-        prepare_corpus([tmp_path / "t.txt"], pieces, to=tmp_path / "c")
+        prepare_corpus([tmp_path / "t.txt"], wordpiece_tokenizer, to=tmp_path / "c")
     assert not (tmp_path / "c").exists()
     (tmp_path / "t.txt").write_text("")
     with pytest.raises(InputError, match="no token in this text"):
-        prepare_corpus([tmp_path / "t.txt"], pieces)
+        prepare_corpus([tmp_path / "t.txt"], wordpiece_tokenizer)
 
 
 def test_word_starts_come_from_segmenter_tags_or_wordpieces(tmp_path):
@@ -147,18 +149,18 @@ def test_tagged_words_are_the_tokens_of_a_word_tokenizer(tmp_path):
 
 
 @pytest.mark.parametrize("shard", [10, 1 << 20])
-def test_word_starts_when_only_some_records_mark_words(tmp_path, pieces, monkeypatch, shard):
+def test_word_starts_when_only_some_records_mark_words(tmp_path, wordpiece_tokenizer, monkeypatch, shard):
     monkeypatch.setattr(shards, "SHARD_CHARACTERS", shard)
     records = [{"text": "plain warmth 她也"}, {"text": "他走了", "words": [1, 3]}, {"text": "and the end"}]
     (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, records)))
-    corpus = prepare_corpus([tmp_path / "r.jsonl"], pieces)
+    corpus = prepare_corpus([tmp_path / "r.jsonl"], wordpiece_tokenizer)
     assert corpus.words is not None
     assert len(corpus.words) == len(corpus.ids)
     start = int(corpus.document_starts[1])
     assert corpus.words[start : start + 3].tolist() == [True, True, False]
     other_tokens = np.r_[0:start, start + 3 : len(corpus)]
-    assert np.array_equal(corpus.words[other_tokens], ~pieces.continuation_mask[corpus.ids[other_tokens]])
-    assert pieces.continuation_mask[corpus.ids[other_tokens]].any()
+    assert np.array_equal(corpus.words[other_tokens], ~wordpiece_tokenizer.continuation_mask[corpus.ids[other_tokens]])
+    assert wordpiece_tokenizer.continuation_mask[corpus.ids[other_tokens]].any()
 
 
 def test_word_tokenizer_follows_words_marked_in_some_records(tmp_path):
@@ -169,10 +171,10 @@ def test_word_tokenizer_follows_words_marked_in_some_records(tmp_path):
     assert [tokenizer.id_to_token(i) for i in corpus.ids.tolist()] == ["the", "cat", "sat", "今天天气", "好"]
 
 
-def test_many_sentences_without_tokens_take_linear_time(tmp_path, pieces):
+def test_many_sentences_without_tokens_take_linear_time(tmp_path, wordpiece_tokenizer):
     (tmp_path / "t.txt").write_text("x\n" + "\x01\n" * 40_000)
     start = time.monotonic()
-    corpus = prepare_corpus([tmp_path / "t.txt"], pieces)
+    corpus = prepare_corpus([tmp_path / "t.txt"], wordpiece_tokenizer)
     assert time.monotonic() - start < 20
     assert corpus.ledger.drops["no tokens in it"].count == 40_000
     last = (corpus.folder / "dropped.jsonl").read_text().splitlines()[-1]
@@ -189,23 +191,23 @@ class FailingTokenizer(Tokenizer):
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_worker_failure_names_file_and_line(tmp_path, pieces, workers, monkeypatch):
+def test_worker_failure_names_file_and_line(tmp_path, wordpiece_tokenizer, workers, monkeypatch):
     monkeypatch.setattr(shards, "SHARD_CHARACTERS", 50)
     text = tmp_path / "t.txt"
     text.write_text("\n\n".join(["fine text here"] * 20 + ["this goes boom"] + ["fine"] * 20))
-    tokenizer = FailingTokenizer(pieces._spec)
+    tokenizer = FailingTokenizer(wordpiece_tokenizer._spec)
     with pytest.raises(ForebearError, match="ValueError: will not encode this") as caught:
         prepare_corpus([text], tokenizer, to=tmp_path / "c", workers=workers)
     assert (caught.value.file, caught.value.line) == (str(text), 41)
     assert not (tmp_path / "c").exists()
 
 
-def test_compressed_files_with_unusual_names_are_prepared(tmp_path, pieces):
+def test_compressed_files_with_unusual_names_are_prepared(tmp_path, wordpiece_tokenizer):
     folder = tmp_path / "my texts 中文\nnew line"
     folder.mkdir()
     (folder / "一 二.txt.gz").write_bytes(gzip.compress(STORY.encode()))
     (folder / "b.jsonl").write_text(json.dumps({"text": "他走了。"}))
-    corpus = prepare_corpus([folder], pieces, to=tmp_path / "to here 这里\n", workers=2)
+    corpus = prepare_corpus([folder], wordpiece_tokenizer, to=tmp_path / "to here 这里\n", workers=2)
     assert len(corpus.documents) == 5
     assert Corpus.open(corpus.folder).key == corpus.key
 
@@ -220,13 +222,19 @@ def test_compressed_files_with_unusual_names_are_prepared(tmp_path, pieces):
     mode=st.sampled_from(["split", "lines", "flow", "whole"]),
     shard=st.integers(1, 40),
 )
-def test_ledger_of_prepared_corpus_balances_for_any_text(tmp_path_factory, pieces, parts, division, mode, shard):
+def test_ledger_of_prepared_corpus_balances_for_any_text(
+    tmp_path_factory, wordpiece_tokenizer, parts, division, mode, shard
+):
     folder = tmp_path_factory.mktemp("any")
     (folder / "t.txt").write_text("x\n" + "\n\n".join(parts))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shards, "SHARD_CHARACTERS", shard)
         corpus = prepare_corpus(
-            [folder / "t.txt"], pieces, reading=TextFormat(documents=division), sentences=mode, to=folder / "c"
+            [folder / "t.txt"],
+            wordpiece_tokenizer,
+            reading=TextFormat(documents=division),
+            sentences=mode,
+            to=folder / "c",
         )
     corpus.ledger.verify()
     counts = corpus.ledger.stage("tokens").outputs

@@ -121,8 +121,8 @@ def test_single_document_is_split_at_the_same_byte_with_any_tokenizer(tmp_path):
     assert len(train_bytes) == 1
 
 
-def test_pickled_subset_is_small_and_complete(story, pieces):
-    selection = prepare_corpus([story], pieces).all_documents()
+def test_pickled_subset_is_small_and_complete(story_path, wordpiece_tokenizer):
+    selection = prepare_corpus([story_path], wordpiece_tokenizer).all_documents()
     assert (selection.num_bytes, selection.num_tokens, selection.unknown_bytes) == (71, len(selection.corpus), 0)
     unpickled = pickle.loads(pickle.dumps(selection))
     assert len(pickle.dumps(selection)) < 1000

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from command_line import Captured, told
+from command_line import Captured, json_output
 from forebear.data.labeled.examples import TaggedExample
 from forebear.data.labeled.readers import is_slash_tagged, parse_slash_tags
 from forebear.data.labeled.source import detect_format, labeled_source, read_examples, read_labeled
@@ -152,15 +152,15 @@ def test_plain_tags_are_trained_and_predicted_from_the_command_line(
     nouns, verbs = ("猫", "小狗", "老鸟", "大鱼"), ("看见", "喜欢", "吃")
     rows = [f"{a}/n {b}/v {c}/n 。/w\n" for a in nouns for b in verbs for c in nouns]
     path.write_text("".join(rows), encoding="utf-8")
-    metadata = told(capsys, "adapt", model, str(path), "--task", "tagging", "--to", to, *options)
+    metadata = json_output(capsys, "adapt", model, str(path), "--task", "tagging", "--to", to, *options)
     metrics = metadata["metrics"]["dev"]
     assert metrics["words"] == 4 * metrics["examples"]
     assert {"accuracy", "sentence_accuracy", "accuracy_unknown"} <= metrics.keys()
     assert metadata["baseline"]["score"] == 1.0
-    measured = told(capsys, "measure", to, str(path))
+    measured = json_output(capsys, "measure", to, str(path))
     assert measured["score"] == "accuracy"
     if model == "ngram":
         assert measured["accuracy"] == 1.0
-    tagged = told(capsys, "tag", to, "--in", str(path))
+    tagged = json_output(capsys, "tag", to, "--in", str(path))
     assert tagged["count"] == len(rows)
     assert tagged["answers"][0]["words"] == ["猫", "看见", "猫", "。"]

@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
+from adapted_runs import TASKS, adapt_small_run, adaptation_plan, task_file_text
 from forebear.data.labeled.examples import TaggedExample
 from forebear.errors import InputError
 from forebear.inference.run import Run
@@ -22,8 +23,7 @@ from forebear.nn.task_encoders import ScalarMixEncoder
 from forebear.tasks import task as predicting
 from forebear.training.load_model import build_task_model
 from forebear.training.run_folder import RunFolder
-from labelled_texts import TASKS, adapted, planned, written
-from small_runs import opened, tokenizer, trained
+from small_runs import open_small_run, small_tokenizer, train_small_run
 
 RECURRENT = ("rnn", "lstm", "cnn_rnn", "elmo")
 
@@ -34,8 +34,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     paths = {}
     for name in RECURRENT:
         folder = tmp_path_factory.mktemp(name)
-        (folder / "text.txt").write_text(written("pairs", 40).replace("\t", " ").replace("\n", "\n\n"))
-        paths[name] = trained(name, folder, steps=5).path
+        (folder / "text.txt").write_text(task_file_text("pairs", 40).replace("\t", " ").replace("\n", "\n\n"))
+        paths[name] = train_small_run(name, folder, steps=5).path
     return paths
 
 
@@ -50,7 +50,7 @@ def test_task_encoder_over_frozen_layers_learns_every_task(
     name: str, task: str, runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     mix_place = "both" if task == "tagging" else "before"
-    adapted_run = adapted(
+    adapted_run = adapt_small_run(
         runs[name], task, tmp_path, count=20, steps=2, reader="recurrent", how="freeze", mixture=mix_place
     )
     run = Run.open(adapted_run.path)
@@ -62,7 +62,9 @@ def test_task_encoder_over_frozen_layers_learns_every_task(
     for tensor_name in encoder_names:  # frozen parameters stay, bit for bit
         assert np.array_equal(before[tensor_name], after[tensor_name.replace("encoder.", "encoder.inner.", 1)])
     assert np.abs(after["encoder.mixtures.before.layer_bias"]).max() > 0  # the layer weights are trained
-    plan = planned(runs[name], task, tmp_path, count=20, steps=2, reader="recurrent", how="freeze", mixture=mix_place)
+    plan = adaptation_plan(
+        runs[name], task, tmp_path, count=20, steps=2, reader="recurrent", how="freeze", mixture=mix_place
+    )
     rows = run.task.encode(plan.labeled_data.train, run.tokenizer, run.folder.spec.input_format(run.tokenizer))
     together = predicting.predict_logits(run.network, rows)
     monkeypatch.setattr(predicting, "BATCH_TOKENS", 1)
@@ -73,7 +75,7 @@ def test_task_encoder_over_frozen_layers_learns_every_task(
 
 @pytest.mark.parametrize("how", ["freeze", "finetune"])
 def test_dropout_applies_to_the_task_encoder_not_to_frozen_layers(how: str, runs: dict[str, Path], tmp_path: Path):
-    plan = planned(runs["elmo"], "tagging", tmp_path, count=20, reader="recurrent", how=how, dropout=0.4)
+    plan = adaptation_plan(runs["elmo"], "tagging", tmp_path, count=20, reader="recurrent", how=how, dropout=0.4)
     spec: Any = replace(plan.spec, dropout=0.5)  # pyright: ignore[reportCallIssue]
     network = build_task_model(spec, plan.tokenizer, plan.task, plan.adaptation).initialize(0).train()
     encoder: Any = network.encoder
@@ -86,7 +88,7 @@ def test_dropout_applies_to_the_task_encoder_not_to_frozen_layers(how: str, runs
 
 @pytest.mark.parametrize("name", RECURRENT)
 def test_recurrent_encoder_is_fine_tuned_without_task_encoder(name: str, runs: dict[str, Path], tmp_path: Path):
-    adapted_run = adapted(runs[name], "tagging", tmp_path, count=20, steps=2)
+    adapted_run = adapt_small_run(runs[name], "tagging", tmp_path, count=20, steps=2)
     before, after = tensors(runs[name]), tensors(adapted_run)
     assert not any(tensor_name.startswith("encoder.inner.") for tensor_name in after)
     moved = [
@@ -101,7 +103,7 @@ def test_char_level_encoder_distinguishes_unknown_words(runs: dict[str, Path], t
     """Of two out-of-vocabulary words: ELMo distinguishes them by characters, an LSTM with an embedding table cannot."""
     for name, is_char_level in (("elmo", True), ("lstm", False)):
         (tmp_path / name).mkdir()
-        run = Run.open(adapted(runs[name], "tagging", tmp_path / name, count=20, steps=2).path)
+        run = Run.open(adapt_small_run(runs[name], "tagging", tmp_path / name, count=20, steps=2).path)
         texts = [["Zorblatt", "went"], ["Quux", "went"]]
         assert run.tokenizer.token_to_id("Zorblatt") is None
         first, second = (tagged.probabilities for tagged in run.tag(texts))
@@ -110,7 +112,7 @@ def test_char_level_encoder_distinguishes_unknown_words(runs: dict[str, Path], t
 
 def test_oov_ids_are_shared_by_runs_of_one_vocabulary(runs: dict[str, Path], tmp_path: Path):
     """A run that is opened again predicts for rows whose out-of-vocabulary words another one numbered."""
-    adapted_run = adapted(runs["elmo"], "tagging", tmp_path, count=20, steps=2)
+    adapted_run = adapt_small_run(runs["elmo"], "tagging", tmp_path, count=20, steps=2)
     first, second = (Run.open(adapted_run.path) for _ in range(2))
     assert first.task is not None
     examples = [TaggedExample(("Zorblatt", "went", "Quux"), None)]
@@ -124,9 +126,9 @@ def test_oov_ids_are_shared_by_runs_of_one_vocabulary(runs: dict[str, Path], tmp
 @pytest.mark.parametrize("mix_place", ["before", "after", "both"])
 def test_layers_of_other_width_are_not_mixed(mix_place: str, tmp_path: Path):
     """An LSTM's embeddings are often narrower than its hidden states: they are not mixed."""
-    run = trained("lstm", tmp_path, steps=2, width=6, inner=10, depth=2).path
+    run = train_small_run("lstm", tmp_path, steps=2, width=6, inner=10, depth=2).path
     adapted_run = Run.open(
-        adapted(run, "tagging", tmp_path, count=20, steps=2, reader="recurrent", mixture=mix_place).path
+        adapt_small_run(run, "tagging", tmp_path, count=20, steps=2, reader="recurrent", mixture=mix_place).path
     )
     for mix in layer_weights(adapted_run):
         assert (mix.first_layer, len(mix.weights), layer_names(mix)) == (1, 2, ["1", "2, the last"])
@@ -135,7 +137,7 @@ def test_layers_of_other_width_are_not_mixed(mix_place: str, tmp_path: Path):
 @torch.no_grad()
 def test_task_encoder_reads_word_vectors_next_to_their_scalar_mix():
     model = ElmoSpec(width=6, cells=8, characters=4, filters="1:4,2:4", highways=0, dropout=0.0).build(
-        tokenizer("words")
+        small_tokenizer("words")
     )
     network = (
         Model(ScalarMixEncoder(model.encoder, reader="mean", width=4, place="both", normed=True), {})
@@ -167,14 +169,14 @@ def test_scalar_mix_is_gamma_times_the_weighted_sum_of_layers():
 
 
 def test_task_encoder_is_refused_where_it_has_no_effect(runs: dict[str, Path], tmp_path: Path):
-    bert = opened("bert", tmp_path, steps=2).folder.path
+    bert = open_small_run("bert", tmp_path, steps=2).folder.path
     with pytest.raises(InputError, match="encoder of its own"):
-        planned(bert, "classification", tmp_path, reader="recurrent")
+        adaptation_plan(bert, "classification", tmp_path, reader="recurrent")
     with pytest.raises(InputError, match="vectors of words are one layer"):
-        planned("word2vec", "classification", tmp_path, reader="recurrent", mixture="after")
+        adaptation_plan("word2vec", "classification", tmp_path, reader="recurrent", mixture="after")
     with pytest.raises(InputError, match="without a reader"):
-        planned(runs["elmo"], "classification", tmp_path, mixture="after")
+        adaptation_plan(runs["elmo"], "classification", tmp_path, mixture="after")
     with pytest.raises(InputError, match="predict the next token"):
-        planned(runs["elmo"], "classification", tmp_path, language=0.5)
+        adaptation_plan(runs["elmo"], "classification", tmp_path, language=0.5)
     with pytest.raises(InputError, match="would learn nothing"):
-        planned(runs["elmo"], "classification", tmp_path, reader="recurrent", how="features")
+        adaptation_plan(runs["elmo"], "classification", tmp_path, reader="recurrent", how="features")

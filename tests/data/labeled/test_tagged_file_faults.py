@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import forebear as fb
-from command_line import Captured, refused, told
+from command_line import Captured, json_output, refusal_message
 from forebear.data.labeled.source import detect_format, read_examples
 from forebear.errors import InputError
 
@@ -46,7 +46,7 @@ def test_every_command_reports_the_same_fault(command: tuple[str, ...], content:
     path = tmp_path / "few.txt"
     path.write_text(content, encoding="utf-8")
     line, message = next((line, message) for fault_content, line, message in FAULTS if fault_content == content)
-    complaint = refused(capsys, *command[:2], path, *command[2:], "--to", tmp_path / "run")
+    complaint = refusal_message(capsys, *command[:2], path, *command[2:], "--to", tmp_path / "run")
     assert f"few.txt:{line}: {message}" in complaint
     assert "remedy: mend it" in complaint
 
@@ -60,13 +60,13 @@ SENTENCES = "".join(
 def test_pretrain_skips_bad_rows_on_request(model: str, tmp_path: Path, capsys: Captured):
     path, run = tmp_path / "many.txt", tmp_path / "run"
     path.write_text(SENTENCES + "the/DT bird sings/VB\n" + SENTENCES.replace("the/", "a/"), encoding="utf-8")
-    hint = refused(capsys, "pretrain", model, path, "--to", run).splitlines()[-1]
+    hint = refusal_message(capsys, "pretrain", model, path, "--to", run).splitlines()[-1]
     assert hint == "  remedy: mend it, or leave bad rows out with --on-bad-rows skip"  # an option of this command
-    assert "many.txt:10: " in refused(capsys, "preview", model, path)
-    metadata = told(capsys, "pretrain", model, path, "--to", run, "--on-bad-rows", "skip")
+    assert "many.txt:10: " in refusal_message(capsys, "preview", model, path)
+    metadata = json_output(capsys, "pretrain", model, path, "--to", run, "--on-bad-rows", "skip")
     assert sum(metadata["labelled"]["sides"][side]["count"] for side in ("train", "dev")) == 18
     assert any("rows left out or mended" in note and "many.txt:10: word 2" in note for note in metadata["notes"])
-    told(capsys, "preview", model, path, "--on-bad-rows", "skip")
+    json_output(capsys, "preview", model, path, "--on-bad-rows", "skip")
     rerun = fb.pretrain(model, path, to=tmp_path / "again", on_bad_rows="skip")
     assert rerun.metadata["labelled"]["sides"] == metadata["labelled"]["sides"]
 
@@ -75,9 +75,9 @@ def test_pretrain_repairs_tags_on_request(tmp_path: Path, capsys: Captured):
     path, names = tmp_path / "names.conll", "in O\nRome B-place\n\n"
     others = "".join(f"{word} O\nNew B-place\nYork I-place\n\n" for word in ("to", "near", "from"))
     path.write_text(f"to O\nYork I-place\n\n{names}{others}", encoding="utf-8")
-    hint = refused(capsys, "pretrain", "crf", path, "--to", tmp_path / "run").splitlines()[-1]
+    hint = refusal_message(capsys, "pretrain", "crf", path, "--to", tmp_path / "run").splitlines()[-1]
     assert hint.endswith("--on-bad-tags repair")
-    metadata = told(capsys, "pretrain", "crf", path, "--to", tmp_path / "run", "--on-bad-tags", "repair")
+    metadata = json_output(capsys, "pretrain", "crf", path, "--to", tmp_path / "run", "--on-bad-tags", "repair")
     assert any(note.startswith("1 tags") and "were repaired" in note for note in metadata["notes"])
 
 
@@ -85,7 +85,7 @@ def test_pretrain_repairs_tags_on_request(tmp_path: Path, capsys: Captured):
 def test_on_bad_rows_is_refused_for_plain_text(model: str, tmp_path: Path, capsys: Captured):
     (tmp_path / "plain.txt").write_text("a dog barks\na cat sleeps\n" * 9, encoding="utf-8")
     arguments = ("pretrain", model, tmp_path / "plain.txt", "--to", tmp_path / "run", "--on-bad-rows", "skip")
-    assert f"--on-bad-rows is for words with their tags, and {model} learns from" in refused(capsys, *arguments)
+    assert f"--on-bad-rows is for words with their tags, and {model} learns from" in refusal_message(capsys, *arguments)
 
 
 def test_detection_note_counts_tags_of_tagged_words(tmp_path: Path):
@@ -102,8 +102,8 @@ def test_conll_suffix_means_tagging(tmp_path: Path):
 def test_plain_text_is_refused_by_tagging_models(content: str, tmp_path: Path, capsys: Captured):
     path = tmp_path / "plain.txt"
     path.write_text(content, encoding="utf-8")
-    assert "plain text" in refused(capsys, "pretrain", "crf", path, "--to", tmp_path / "run")
-    complaint = refused(capsys, "adapt", "crf", path, "--to", tmp_path / "run")
+    assert "plain text" in refusal_message(capsys, "pretrain", "crf", path, "--to", tmp_path / "run")
+    complaint = refusal_message(capsys, "adapt", "crf", path, "--to", tmp_path / "run")
     assert "words have no tags" in complaint
     assert "a word and its tag a line" in complaint
 
@@ -112,6 +112,6 @@ def test_conllu_comments_are_not_taken_for_plain_text(tmp_path: Path, capsys: Ca
     row = "\t_" * 6
     rows = "".join(f"# id = {n}\n# text = a dog\n1\ta\ta\tDET{row}\n2\tdog\tdog\tNOUN{row}\n\n" for n in range(3))
     (tmp_path / "some.txt").write_text(rows, encoding="utf-8")
-    assert "too few different examples" in refused(
+    assert "too few different examples" in refusal_message(
         capsys, "pretrain", "crf", tmp_path / "some.txt", "--to", tmp_path / "run"
     )

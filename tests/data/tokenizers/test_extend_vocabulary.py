@@ -8,17 +8,17 @@ import pytest
 from forebear.data.segmentation import Segmenter
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import extend_vocabulary, missing_words, train_tokenizer
-from small_runs import allowed_to_refuse, text
+from small_runs import input_error_allowed, small_text
 
 
 @pytest.mark.parametrize("kind", ["words", "characters", "wordpiece"])
 def test_texts_without_added_words_are_encoded_as_before(kind: str):
     """In texts without the added words no token changes."""
-    old = train_tokenizer(kind, [text(), "我喜欢你。他们很好。"], min_count=1)
+    old = train_tokenizer(kind, [small_text(), "我喜欢你。他们很好。"], min_count=1)
     word = "们" if kind == "characters" else "qqzz"
     new, added = extend_vocabulary(old, [word])
     assert list(added) == ([] if old.token_to_id(word) is not None else [word])
-    for sample in (text(3), "我喜欢你", "They said: 好! [MASK] zz"):
+    for sample in (small_text(3), "我喜欢你", "They said: 好! [MASK] zz"):
         assert new.encode(sample).ids.tolist() == old.encode(sample).ids.tolist()
         assert np.array_equal(new.encode_many([sample])[0], new.encode(sample).ids)
 
@@ -32,7 +32,7 @@ def test_added_word_is_one_token_or_refused(kind: str, word: str):
     """A word that encoding would never find is not added, with any kind of tokenizer."""
     old = train_tokenizer(kind, ["the cat sat", "我喜欢你。他们很好。"] * 2, min_count=1)
     new, added = old, {}
-    with allowed_to_refuse() as refused:
+    with input_error_allowed() as refused:
         new, added = extend_vocabulary(old, [word])
     if refused:
         return

@@ -11,7 +11,7 @@ from forebear.data.tokenizers import pretokens, vocabulary
 from forebear.data.tokenizers.pretokens import CLASS_GAP, CLASS_RUN, CLASS_SINGLE, PretokenIndex
 from forebear.data.unicode import code_points, replace_surrogates
 from forebear.kernels import pretokens as loops
-from nasty import strings
+from hostile_texts import hostile_strings
 
 CLASSES = np.full(0x110000, CLASS_RUN, np.int8)
 CLASSES[[ord(c) for c in " \t"]] = CLASS_GAP
@@ -52,7 +52,7 @@ def test_boundaries_split_pretokens(index):
 
 
 @settings(max_examples=200, deadline=None)
-@given(texts=st.lists(strings(), min_size=1, max_size=5), seed=st.integers(0, 99))
+@given(texts=st.lists(hostile_strings(), min_size=1, max_size=5), seed=st.integers(0, 99))
 def test_compiled_and_dictionary_lookup_of_pretokens_agree(texts, seed):
     rng = np.random.default_rng(seed)
     with pytest.MonkeyPatch.context() as patch:
@@ -89,7 +89,7 @@ def test_lookup_is_compiled_only_for_much_text(monkeypatch, loaded):
 
 
 @settings(max_examples=100, deadline=None)
-@given(texts=st.lists(strings(), max_size=6), compiled_from=st.integers(0, 40))
+@given(texts=st.lists(hostile_strings(), max_size=6), compiled_from=st.integers(0, 40))
 def test_piece_counts_equal_plain_counting(texts, compiled_from):
     sound_texts = [replace_surrogates(text) for text in texts]
     with pytest.MonkeyPatch.context() as patch:

@@ -7,7 +7,7 @@ import pytest
 
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import InputError
-from nasty import lines
+from hostile_texts import hostile_lines
 
 transformers = pytest.importorskip("transformers")
 
@@ -24,7 +24,7 @@ BERT_ROLES = ("padding", "unknown", "start", "end", "mask")
 def mixed_lines(data) -> list[str]:
     """10,000 lines: hostile ones, and real Chinese and English ones with hostile characters inserted."""
     draw = random.Random(7)
-    hostile = lines(6000, seed=11)
+    hostile = hostile_lines(6000, seed=11)
     real = []
     for name in ("zhwiki.txt", "wikitext2/wiki.valid.raw"):
         text = (data / "corpora" / name).read_text(encoding="utf-8").split("\n")
@@ -84,7 +84,7 @@ def test_bert_pieces_equal_those_of_the_original_python_code(data, mixed_lines, 
     legacy = pytest.importorskip("transformers.models.bert.tokenization_bert_legacy")
     file = data / "weights/vocabs/bert-base-chinese-vocab.txt"
     tokenizer, legacy_tokenizer = Tokenizer.load(file), legacy.BertTokenizerLegacy(str(file))
-    real = mixed_lines[6001::4]  # every other real line, those without nasty characters
+    real = mixed_lines[6001::4]  # every other real line, those without hostile characters
     for text in real:
         tokens = legacy_tokenizer.basic_tokenizer.tokenize(text)
         pieces = [piece for token in tokens for piece in legacy_tokenizer.wordpiece_tokenizer.tokenize(token)]

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora import lost, segmented
 from forebear.data.segmentation import Segmenter, has_han
 from forebear.data.tokenizers import pretokens, token_cache
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.data.tokenizers.wordpiece import BERT_HAN_BLOCKS
 from forebear.data.unicode import HAN_BLOCKS, code_points, is_han
-from nasty import FRAGMENTS, lines, strings
+from hostile_texts import FRAGMENTS, hostile_lines, hostile_strings
+from story_corpus import encode_segmented, unknown_byte_count
 
 TEXTS = [
-    *lines(300, seed=1),
+    *hostile_lines(300, seed=1),
     "the cat sat on the mat. the cats don't sit, they ran" * 3,
     "我爱北京天安门，自然语言处理。" * 3,
 ]
@@ -54,7 +54,7 @@ def assert_same_ids(tokenizer: Tokenizer, texts: list[str]) -> None:
 
 @pytest.mark.parametrize("setup", SETUPS)
 @settings(max_examples=150, deadline=None)
-@given(texts=st.lists(strings(), max_size=4))
+@given(texts=st.lists(hostile_strings(), max_size=4))
 def test_batch_encoding_equals_encoding_one_by_one(tokenizers, setup, texts):
     tokenizer = tokenizers[setup]
     assert_same_ids(tokenizer, texts)
@@ -68,7 +68,7 @@ def test_batch_encoding_equals_encoding_one_by_one(tokenizers, setup, texts):
     "setup", ["wordpiece", "wordpiece cased", "bytepair", "words", "words lower", "words spaces cut"]
 )
 @settings(max_examples=150, deadline=None)
-@given(texts=st.lists(strings(), max_size=4))
+@given(texts=st.lists(hostile_strings(), max_size=4))
 def test_cached_spans_equal_uncached_spans(tokenizers, setup, texts):
     cached = tokenizers[setup]._cache.encode_many(texts, tokenizers[setup]._segmenter_boundaries(texts), spans=True)
     uncached = tokenizers[setup]._encode_uncached(texts)
@@ -78,12 +78,12 @@ def test_cached_spans_equal_uncached_spans(tokenizers, setup, texts):
 
 @pytest.mark.parametrize("setup", SETUPS)
 @settings(max_examples=80, deadline=None)
-@given(texts=st.lists(strings(), max_size=4))
+@given(texts=st.lists(hostile_strings(), max_size=4))
 def test_unknown_bytes_equal_those_of_the_spans(tokenizers, setup, texts):
     tokenizer = tokenizers[setup]
     tokens, (ids, counts) = tokenizer.encode_batch(texts), tokenizer.encode_many(texts)
     assert (tokens.ids.tolist(), tokens.counts.tolist()) == (ids.tolist(), counts.tolist())
-    assert tokens.unknown_bytes.tolist() == [lost(tokenizer, text) for text in texts]
+    assert tokens.unknown_bytes.tolist() == [unknown_byte_count(tokenizer, text) for text in texts]
     assert tokens.starts is None
     if not setup.startswith("words"):  # else other words may be unknown than those of its own segmenter
         assert (
@@ -95,7 +95,7 @@ def test_unknown_bytes_equal_those_of_the_spans(tokenizers, setup, texts):
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("setup", [way for way in SETUPS if way.startswith("words")])
 @settings(max_examples=40, deadline=None)
-@given(texts=st.lists(strings(), max_size=4))
+@given(texts=st.lists(hostile_strings(), max_size=4))
 def test_given_word_ends_decide_which_words_are_unknown(tokenizers, setup, texts):
     """With every character a word only the characters decide, and encoding without the cache gives the same."""
     ends = [list(range(1, len(text) + 1)) or [0] for text in texts]
@@ -105,7 +105,7 @@ def test_given_word_ends_decide_which_words_are_unknown(tokenizers, setup, texts
     for name in ("ids", "counts", "unknown_bytes", "starts"):
         assert getattr(cached, name).tolist() == getattr(uncached, name).tolist(), name
     assert cached.unknown_bytes.tolist() == [
-        sum(lost(without_cache, character) for character in text) for text in texts
+        sum(unknown_byte_count(without_cache, character) for character in text) for text in texts
     ]
 
 
@@ -140,7 +140,7 @@ def test_every_character_is_encoded_alike_by_bpe(tokenizers):
 def test_cache_is_emptied_when_full(tokenizers, monkeypatch):
     monkeypatch.setattr(token_cache, "MAX_PRETOKENS", 40)
     tokenizer = Tokenizer.__reduce__(tokenizers["wordpiece"])[0](*Tokenizer.__reduce__(tokenizers["wordpiece"])[1])
-    for line in lines(50, seed=2):
+    for line in hostile_lines(50, seed=2):
         assert_same_ids(tokenizer, [line, *FRAGMENTS[:5]])
         assert len(tokenizer._cache._pretokens) <= 40 + len(line) + 5
 
@@ -149,7 +149,7 @@ def test_no_texts_and_empty_texts_are_encoded(tokenizers):
     for tokenizer in tokenizers.values():
         for texts in ([], [""], ["", "", ""], ["", "a", ""]):
             assert_same_ids(tokenizer, texts)
-            _, counts, starts = segmented(tokenizer, texts)
+            _, counts, starts = encode_segmented(tokenizer, texts)
             assert len(counts) == len(texts)
             assert len(starts) == counts.sum()
 

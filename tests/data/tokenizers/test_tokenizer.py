@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from corpora import segmented
 from forebear.data.segmentation import Segmenter
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.data.tokenizers.vocabulary import coverage, order_vocabulary
 from forebear.errors import InputError
-from nasty import lines, strings
+from hostile_texts import hostile_lines, hostile_strings
+from story_corpus import encode_segmented
 
 ENGLISH = ["The cat sat on the mat; the cats aren't running.", "Playing, played, plays: the player replayed it."] * 5
 CHINESE = ["我爱北京天安门，天安门上太阳升。", "自然语言处理是人工智能的一个方向。"] * 5
-TEXTS = [*ENGLISH, *CHINESE, *lines(100, seed=3)]
+TEXTS = [*ENGLISH, *CHINESE, *hostile_lines(100, seed=3)]
 KINDS = ("words", "characters", "wordpiece", "bytepair")
 
 
@@ -35,7 +35,7 @@ ALL_KINDS = (*KINDS, "spaces", "nfkc")
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
 @settings(max_examples=150, deadline=None)
-@given(text=strings())
+@given(text=hostile_strings())
 def test_spans_are_ordered_disjoint_and_inside_the_text(tokenizers, kind, text):
     for specials in (False, True):
         pieces = tokenizers[kind].encode(text, specials=specials)
@@ -50,14 +50,14 @@ def test_spans_are_ordered_disjoint_and_inside_the_text(tokenizers, kind, text):
 
 @pytest.mark.parametrize("kind", ["bytepair", "characters"])
 @settings(max_examples=150, deadline=None)
-@given(text=strings())
+@given(text=hostile_strings())
 def test_spans_cover_the_whole_text(tokenizers, kind, text):
     spans = tokenizers[kind].encode(text).spans
     assert [p for begin, end in spans for p in range(begin, end)] == list(range(len(text)))
 
 
 @settings(max_examples=150, deadline=None)
-@given(text=strings())
+@given(text=hostile_strings())
 def test_words_are_the_text_at_their_spans(tokenizers, text):
     pieces = tokenizers["words"].encode(text)
     valid_text = "".join("\ufffd" if 0xD800 <= ord(c) < 0xE000 else c for c in text)
@@ -67,7 +67,7 @@ def test_words_are_the_text_at_their_spans(tokenizers, text):
 
 
 @settings(max_examples=400, deadline=None)
-@given(text=strings(surrogates=False))
+@given(text=hostile_strings(surrogates=False))
 def test_byte_level_bpe_decodes_to_the_same_text(tokenizers, text):
     tokenizer = tokenizers["bytepair"]
     assert tokenizer.decode(tokenizer.encode(text).ids) == text
@@ -76,7 +76,7 @@ def test_byte_level_bpe_decodes_to_the_same_text(tokenizers, text):
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
 @settings(max_examples=150, deadline=None)
-@given(text=strings())
+@given(text=hostile_strings())
 def test_plain_encoding_gives_no_special_token_for_any_text(tokenizers, kind, text):
     tokenizer = tokenizers[kind]
     control = tokenizer.special_ids - {tokenizer.unk_id}
@@ -124,7 +124,7 @@ def test_tokens_of_one_character_share_its_span():
 def test_word_starts_follow_the_segmenter(tokenizers):
     texts = ["the replayed 自然语言处理!", "", "aren't 天安门"]
     ends = [Segmenter().word_ends(text) for text in texts]
-    ids, counts, starts = segmented(tokenizers["wordpiece"], texts)
+    ids, counts, starts = encode_segmented(tokenizers["wordpiece"], texts)
     assert ids.tolist() == tokenizers["wordpiece"].encode_many(texts)[0].tolist()
     offset = 0
     for text, cuts, count in zip(texts, ends, counts.tolist(), strict=True):
@@ -135,7 +135,7 @@ def test_word_starts_follow_the_segmenter(tokenizers):
             assert starts[offset + k] == expected, (text, k)
         offset += count
     for kind in ("bytepair", "characters"):  # bytes of one character stay with its word
-        ids, counts, starts = segmented(tokenizers[kind], ["他去上海😀"])
+        ids, counts, starts = encode_segmented(tokenizers[kind], ["他去上海😀"])
         spans = tokenizers[kind].encode("他去上海😀").spans
         begins = [spans[k][0] for k in np.flatnonzero(starts)]
         assert begins == [0, 1, 2, 4]
@@ -144,9 +144,9 @@ def test_word_starts_follow_the_segmenter(tokenizers):
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
 @settings(max_examples=50, deadline=None)
-@given(text=strings())
+@given(text=hostile_strings())
 def test_texts_begin_words_and_continuations_never_do(tokenizers, kind, text):
-    ids, counts, starts = segmented(tokenizers[kind], [text, text])
+    ids, counts, starts = encode_segmented(tokenizers[kind], [text, text])
     assert len(ids) == len(starts) == counts.sum()
     if counts[0]:
         assert starts[0]

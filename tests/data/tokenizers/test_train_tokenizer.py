@@ -13,19 +13,19 @@ from forebear.data.source import tokenizer_for
 from forebear.data.tokenizers import bpe, vocabulary
 from forebear.data.tokenizers.train import TrainingSample, train_tokenizer
 from forebear.errors import InputError
-from nasty import lines
+from hostile_texts import hostile_lines
 
 KINDS = ("words", "characters", "wordpiece", "bytepair")
 ROBERTA = {"start": "<s>", "padding": "<pad>", "end": "</s>", "unknown": "<unk>", "mask": "<mask>"}
-TEXTS = lines(400, seed=5)
+TEXTS = hostile_lines(400, seed=5)
 
 SCRIPT = """
 import sys, os
 sys.path.insert(0, sys.argv[1])
-from nasty import lines
+from hostile_texts import hostile_lines
 from forebear.data.tokenizers.train import train_tokenizer
 for kind in ("words", "characters", "wordpiece", "bytepair"):
-    train_tokenizer(kind, lines(400, seed=5), size=900).save(os.path.join(sys.argv[2], kind))
+    train_tokenizer(kind, hostile_lines(400, seed=5), size=900).save(os.path.join(sys.argv[2], kind))
 """
 
 

@@ -14,7 +14,7 @@ from forebear.data.tokenizers.train import train_tokenizer
 from forebear.data.tokenizers.word_level import WORD_GAPS
 from forebear.data.unicode import replace_surrogates
 from forebear.kernels import pretokens as tables
-from nasty import strings
+from hostile_texts import hostile_strings
 
 ALL_GAPS = " " + WORD_GAPS
 # Of all lengths around eight bytes, with invisible characters, and words that are equal if NUL is ignored.
@@ -33,7 +33,7 @@ ODD = [
     "a\x0bb",
     "\x7f",
 ]
-words = st.one_of(st.sampled_from(ODD), strings())
+words = st.one_of(st.sampled_from(ODD), hostile_strings())
 text_lists = st.lists(st.lists(words, max_size=6).map(" ".join), max_size=5)
 
 

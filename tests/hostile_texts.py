@@ -1,4 +1,4 @@
-"""Strings that break tokenizers: marks, controls, odd spaces, emoji, special tokens written out, lone surrogates."""
+"""Strings that break tokenizers: combining marks, controls, odd spaces, emoji, special tokens, lone surrogates."""
 
 import random
 
@@ -19,18 +19,18 @@ FRAGMENTS = (
 )  # fmt: skip
 
 
-def strings(*, surrogates: bool = True) -> st.SearchStrategy[str]:
-    """Any string, above all nasty ones."""
+def hostile_strings(*, surrogates: bool = True) -> st.SearchStrategy[str]:
+    """Any string, above all hostile ones."""
     fragments = FRAGMENTS + (("\ud800", "\udfff", "\ud83d\ude00") if surrogates else ())
     anything = st.text(st.characters(codec=None if surrogates else "utf-8"), max_size=6)
-    nasty = st.lists(st.sampled_from(fragments) | anything, max_size=24).map("".join)
-    return nasty | st.text(st.characters(codec=None if surrogates else "utf-8"))
+    joined = st.lists(st.sampled_from(fragments) | anything, max_size=24).map("".join)
+    return joined | st.text(st.characters(codec=None if surrogates else "utf-8"))
 
 
-def lines(number: int, seed: int = 0) -> list[str]:
+def hostile_lines(number: int, seed: int = 0) -> list[str]:
     """The same mixed lines each time: Chinese, English, emoji, marks, controls, and any assigned character."""
     draw = random.Random(seed)
-    made = []
+    lines = []
     for _ in range(number):
         parts = []
         for _ in range(draw.randint(1, 30)):
@@ -44,5 +44,5 @@ def lines(number: int, seed: int = 0) -> list[str]:
             else:
                 code = draw.randint(0, 0x1FFFF)
                 parts.append(" " if 0xD800 <= code < 0xE000 else chr(code))
-        made.append("".join(parts))
-    return made
+        lines.append("".join(parts))
+    return lines

@@ -1,12 +1,12 @@
-"""What the tests of the text room share: a cache of their own, a small story and a tokenizer for it."""
+"""Fixtures of the tests of data: an isolated cache, a small story and a tokenizer for it."""
 
 from pathlib import Path
 
 import pytest
 
-from corpora import STORY
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import train_tokenizer
+from story_corpus import STORY
 
 
 @pytest.fixture(autouse=True)
@@ -15,12 +15,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def pieces() -> Tokenizer:
+def wordpiece_tokenizer() -> Tokenizer:
     return train_tokenizer("wordpiece", [STORY] * 3, size=200, min_count=1)
 
 
 @pytest.fixture
-def story(tmp_path: Path) -> Path:
+def story_path(tmp_path: Path) -> Path:
     path = tmp_path / "story.txt"
     path.write_text(STORY)
     return path

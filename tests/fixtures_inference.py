@@ -1,4 +1,4 @@
-"""What the tests of using share: a cache of their own and a tokenizer of each kind."""
+"""Fixtures of the tests of inference: an isolated cache and a tokenizer of each kind."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,8 +29,8 @@ def tokenizer(request: pytest.FixtureRequest, tokenizers: dict[str, Tokenizer]) 
 
 
 @pytest.fixture(scope="session")
-def cutters() -> dict[str, Tokenizer]:
-    """One of each kind again, all with a mask."""
+def mask_tokenizers() -> dict[str, Tokenizer]:
+    """A tokenizer of each kind, all with a mask token."""
     sizes = {"words": None, "characters": None, "wordpiece": 120, "bytepair": 320}
     return {
         kind: train_tokenizer(
@@ -41,8 +41,8 @@ def cutters() -> dict[str, Tokenizer]:
 
 
 @pytest.fixture(params=["words", "characters", "wordpiece", "bytepair"])
-def cutter(request: pytest.FixtureRequest, cutters: dict[str, Tokenizer]) -> Tokenizer:
-    return cutters[request.param]
+def mask_tokenizer(request: pytest.FixtureRequest, mask_tokenizers: dict[str, Tokenizer]) -> Tokenizer:
+    return mask_tokenizers[request.param]
 
 
 @pytest.fixture(scope="module")
@@ -56,5 +56,5 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture
-def words(tokenizers: dict[str, Tokenizer]) -> Tokenizer:
+def word_tokenizer(tokenizers: dict[str, Tokenizer]) -> Tokenizer:
     return tokenizers["words"]

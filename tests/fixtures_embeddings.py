@@ -1,4 +1,4 @@
-"""Tables that these tests count are kept where nobody else looks."""
+"""An isolated cache of co-occurrence tables."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def kept(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where tables of words that stand together are kept."""
+def cooccurrence_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of cached co-occurrence tables."""
     folder = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("FOREBEAR_CACHE", str(folder))
     return folder / "cooccurrences"

@@ -1,4 +1,4 @@
-"""A milestone unlike any Transformer, for tests: one vector a word, and a recurrent layer in each direction."""
+"""A model unlike any Transformer, for tests: word embeddings and a bidirectional GRU."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from forebear.nn.layers import deferred_embedding
 from forebear.nn.model import Model
 
 
-class Recurrent(Encoder):
-    """Layer 0: the words' own vectors; layer 1: both directions of a GRU, beside each other."""
+class GRUEncoder(Encoder):
+    """Layer 0: word embeddings; layer 1: both directions of a GRU, concatenated."""
 
     def __init__(self, vocabulary: int, width: int) -> None:
         super().__init__()
@@ -33,13 +33,13 @@ class Recurrent(Encoder):
         rows = tuple(lengths.tolist() if isinstance(lengths, Tensor) else lengths)
         x = self.embedding(tokens)
         packed = nn.utils.rnn.pack_sequence(list(x.split(list(rows))), enforce_sorted=False)
-        found, _ = nn.utils.rnn.pad_packed_sequence(self.gru(packed)[0], batch_first=True)
-        last = torch.cat([row[:length] for row, length in zip(found, rows, strict=True)])
+        outputs, _ = nn.utils.rnn.pad_packed_sequence(self.gru(packed)[0], batch_first=True)
+        last = torch.cat([row[:length] for row, length in zip(outputs, rows, strict=True)])
         return States([x, last], rows)
 
 
 @dataclass(frozen=True)
-class Strange(ModelSpec):
+class GRUSpec(ModelSpec):
     """Not a paper."""
 
     sizes: ClassVar[dict[str, dict[str, Any]]] = {"small": {}}
@@ -53,7 +53,7 @@ class Strange(ModelSpec):
         raise NotImplementedError
 
     def build(self, tokenizer) -> Model:
-        return Model(Recurrent(tokenizer.vocab_size, self.width), {})
+        return Model(GRUEncoder(tokenizer.vocab_size, self.width), {})
 
     def default_recipe(self) -> dict[str, Any]:
         return {"rate": 5e-3}

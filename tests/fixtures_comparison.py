@@ -1,4 +1,4 @@
-"""What the tests of comparing share: a cache of their own and a text that teaches something."""
+"""Fixtures of the tests of comparisons: an isolated cache, and a text that models can learn from."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def book(tmp_path: Path) -> Path:
-    """Two hundred small documents that are all different and all alike."""
+    """Two hundred short documents, all different and of similar structure."""
     texts = [
         f"{NAMES[n % 6]} went to the {PLACES[n % 5]} with {NAMES[(n * 5 + 1) % 6]}. It was day {n}."
         f" They talked about the {PLACES[(n * 3 + 2) % 5]}, and then they went home."

@@ -1,9 +1,9 @@
-"""A `forebear` command whose libraries were loaded before: each call is a fork of one process that waits for calls.
+"""A `forebear` command with preloaded libraries: each call is a fork of one process that waits for calls.
 
-    loaded_before.py SOCKET                 waits for calls
-    loaded_before.py SOCKET WORD WORD …     calls `forebear WORD WORD …`, with its own folder, environment and streams
+    preloaded_forebear.py SOCKET                waits for calls
+    preloaded_forebear.py SOCKET WORD WORD …    calls `forebear WORD WORD …`, with its own folder, environment, streams
 
-Nothing of forebear itself is loaded before, so that each command still has to import what it needs.
+Nothing of forebear itself is preloaded, so that each command still has to import what it needs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-# The first call of each command is that of the program as it was installed; the folder remembers which were called.
+# The first call of each command runs the installed program; marks in the folder show which were called.
 PROGRAM = """\
 #!/bin/sh
 mkdir "{folder}/called-$1" 2> /dev/null && exec "{installed}" "$@"
@@ -29,13 +29,13 @@ exec "{python}" -I -S "{file}" "{folder}/calls" "$@"
 
 
 @contextlib.contextmanager
-def loaded(folder: Path, environment: Mapping[str, str]) -> Iterator[Path]:
-    """A folder with such a program `forebear`, to be put first on PATH; with the block all its processes end."""
+def preloaded_programs(folder: Path, environment: Mapping[str, str]) -> Iterator[Path]:
+    """A folder with such a program `forebear`, to put first on PATH; its processes end with the block."""
     programs = folder / "programs"
     programs.mkdir()
     python, installed = Path(sys.executable), Path(sys.executable).parent / "forebear"
-    written = PROGRAM.format(folder=folder, installed=installed, python=python, file=Path(__file__).resolve())
-    (programs / "forebear").write_text(written)
+    script = PROGRAM.format(folder=folder, installed=installed, python=python, file=Path(__file__).resolve())
+    (programs / "forebear").write_text(script)
     (programs / "forebear").chmod(0o755)
     command = [sys.executable, __file__, str(folder / "calls")]
     with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True) as server:
@@ -50,16 +50,16 @@ def loaded(folder: Path, environment: Mapping[str, str]) -> Iterator[Path]:
             os.killpg(server.pid, signal.SIGKILL)
 
 
-def serve(place: str) -> None:
+def serve(socket_path: str) -> None:
     import numba  # noqa: F401
     import tokenizers  # noqa: F401
     import torch  # noqa: F401
 
     gc.freeze()  # none of this is garbage: a child need not look through it, which would copy its pages
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(f"{place}.new")
+        listener.bind(f"{socket_path}.new")
         listener.listen(8)
-        os.rename(f"{place}.new", place)  # who sees it can call
+        os.rename(f"{socket_path}.new", socket_path)  # visible only when it accepts calls
         while True:
             caller, _ = listener.accept()
             if os.fork() == 0:
@@ -72,17 +72,17 @@ def serve(place: str) -> None:
 
 
 def answer(caller: socket.socket) -> None:
-    """Carries a command out in a process of its own, which ends as any other does; the caller is told how."""
-    told, streams, _, _ = socket.recv_fds(caller, 1 << 16, 3)
-    while more := caller.recv(1 << 16):
-        told += more
+    """Runs a command in a process of its own, and sends its exit status to the caller."""
+    message, streams, _, _ = socket.recv_fds(caller, 1 << 16, 3)
+    while chunk := caller.recv(1 << 16):
+        message += chunk
     child = os.fork()
     if child:
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         caller.sendall(str(status if status >= 0 else 128 - status).encode())  # as a shell reports a signal
         os._exit(0)
     caller.close()
-    words, folder, environment = json.loads(told)
+    words, folder, environment = json.loads(message)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
@@ -96,9 +96,9 @@ def answer(caller: socket.socket) -> None:
     run()
 
 
-def call(place: str, words: list[str]) -> int:
+def call(socket_path: str, words: list[str]) -> int:
     with socket.socket(socket.AF_UNIX) as server:
-        server.connect(place)
+        server.connect(socket_path)
         message = json.dumps([words, os.getcwd(), dict(os.environ)]).encode()
         sent = socket.send_fds(server, [message], [0, 1, 2])
         server.sendall(message[sent:])

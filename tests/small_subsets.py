@@ -1,4 +1,4 @@
-"""Texts of a few ids, in memory."""
+"""Subsets of a few ids, in memory."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from forebear.data.corpus.corpus import Corpus
 from forebear.data.corpus.subset import Subset, document_bounds
 
-Ids = Sequence[Sequence[Sequence[int]]]  # documents of sentences
+DocumentIds = Sequence[Sequence[Sequence[int]]]  # documents of sentences
 
 
-def portion_of(text: Ids, key: str = "text") -> Subset:
-    """All of this text; what is kept of it is known by the key and by what it says."""
+def subset_of(text: DocumentIds, key: str = "text") -> Subset:
+    """A subset of all of this text; cached tables of it are known by the key and the text."""
     lengths = np.array([len(sentence) for document in text for sentence in document], np.int64)
     corpus = Corpus(
         folder=Path("memory"),
@@ -30,8 +30,8 @@ def portion_of(text: Ids, key: str = "text") -> Subset:
     return Subset(corpus, document_bounds(corpus))
 
 
-def random_text(words: int, tokens: int, seed: int = 0) -> list[list[list[int]]]:
-    """Documents of one sentence, in which some words are frequent, and neighbours are alike."""
+def random_documents(words: int, tokens: int, seed: int = 0) -> list[list[list[int]]]:
+    """Documents of one sentence, in which some words are frequent and neighbors are similar."""
     rng = np.random.default_rng(seed)
     ids = (words * rng.random(tokens) ** 3).astype(int)
     ids[1::2] = (ids[::2][: len(ids[1::2])] + rng.integers(0, 3, len(ids[1::2]))) % words
