@@ -39,7 +39,7 @@ def run_dev(*arguments: str, script: Path = PROJECT / "dev", folder: Path = PROJ
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project with a venv whose Python is this one and in which the core is installed, as far as a stamp can tell."""
+    """A project with a venv whose Python is this one, and a stamp which says that the core is installed."""
     (tmp_path / "pyproject.toml").write_text(PYPROJECT)
     (tmp_path / "constraints.txt").write_text("torch==2.13.0\n")
     venv = dev.Venv(tmp_path)

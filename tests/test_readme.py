@@ -29,12 +29,12 @@ ALREADY_DONE = ("./dev", "git clone ", "cd forebear", ". .venv", "source .venv")
 
 @dataclass(frozen=True)
 class Block:
-    """One ```sh block of a README; `no-run` after `sh` says that it is only to be read."""
+    """One ```sh block of a README; `no-run` after `sh` marks a block that is not run."""
 
     line: int
     runs: bool
     lines: tuple[str, ...]
-    prints: tuple[str, ...] = ()  # what the README says it prints, in the bare fence right after it
+    prints: tuple[str, ...] = ()  # the expected output, in the bare fence right after the block
 
     @property
     def script(self) -> str:

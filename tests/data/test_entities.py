@@ -108,7 +108,7 @@ def test_entities_cover_whole_words():
 
 
 def test_word_shared_by_two_names_belongs_to_the_first():
-    # 甲乙丙丁 is one word; the second name goes on into the next word, which is left to it
+    # 甲乙丙丁 is one word; the second name extends into the next word and covers only that
     assert entities_in("甲乙丙丁戊己", "甲乙", "丙丁戊己", words=("甲乙丙丁", "戊己")) == ["甲乙丙丁", "戊己"]
     assert entities_in("甲乙丙丁戊己", "甲乙", "丙丁", words=("甲乙丙丁", "戊己")) == ["甲乙丙丁"]
 
@@ -220,7 +220,7 @@ LATIN = re.compile("[^\\W_\u2e80-\U0010ffff]")
 
 
 def reference_spans(text: str, names: set[str]) -> list[tuple[int, int]]:
-    """From left to right, at each place the longest name that no Latin word or number goes on across."""
+    """From left to right, at each position the longest name that does not end inside a Latin word or number."""
     spans: list[tuple[int, int]] = []
     start = 0
     while start < len(text):

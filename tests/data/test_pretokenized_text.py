@@ -27,7 +27,7 @@ def is_pretokenized_file(folder: Path, text: str) -> bool:
         ("今天天气很好，我们去公园。\n" * 30, False),
         (PRETOKENIZED * 9 + PLAIN * 9, False),
         ("no marks at all\n" * 99, False),
-        (PRETOKENIZED, False),  # too little to tell
+        (PRETOKENIZED, False),  # too little text to decide
     ],
 )
 def test_spaces_around_punctuation_mean_pretokenized_text(tmp_path, text, expected):

@@ -88,7 +88,7 @@ def test_adjacent_masks_are_one_blank(mask_tokenizer: Tokenizer):
     mask, mask_text = mask_tokenizer.special_roles["mask"], mask_token(mask_tokenizer)
     for text, tokens, num_masks in (
         (f"我{mask_text}{mask_text}你", 1, 2),
-        (f"我{mask_text}{mask_text}你", 3, 2),  # the mask hides one token, whatever ____ does
+        (f"我{mask_text}{mask_text}你", 3, 2),  # a mask is one token, with any length of ____
         ("我____你", 3, 3),
         (f"我____很{mask_text}", 2, 3),
         (f"{mask_text} {mask_text}", 1, 2),

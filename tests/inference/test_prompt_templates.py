@@ -150,7 +150,7 @@ def test_labels_are_parsed_from_text_list_or_dict():
 def test_only_text_and_label_are_replaced_in_a_template():
     frame = PromptTemplate.parse('{"text": "{text}", "is": "{label}"}').frame("a {label} b")
     assert frame.full_text("{text}") == '{"text": "a {label} b", "is": "{text}"}'
-    assert PromptTemplate.parse("{label}: {text}").frame("").full_text("x") == "x:"  # no space stands for nothing
+    assert PromptTemplate.parse("{label}: {text}").frame("").full_text("x") == "x:"  # no space for an empty text
     assert PromptTemplate.parse("{text} is {label}").frame("").full_text("x") == "is x"
     assert PromptTemplate.parse("> {text} is {label}").frame("").full_text("x") == ">  is x"
 

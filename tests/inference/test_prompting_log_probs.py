@@ -21,7 +21,7 @@ from small_runs import open_small_run
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-# -- whatever the tokenizer
+# -- any tokenizer
 
 
 TEXTS = st.text("the catsodgmn 我很喜欢你词性动ＡΩ\u0301😀.,", min_size=1, max_size=20).filter(
@@ -70,7 +70,7 @@ def test_choice_log_prob_is_whole_text_minus_prompt(tokenizer: Tokenizer):
 
 @torch.inference_mode()
 def masked_log_prob(masked_lm: MaskedLM, ids: list[int], first: int, last: int) -> float:
-    """log P of the tokens from first to last, each with itself and the later ones hidden, by the whole model."""
+    """log P of the tokens from first to last, each with itself and the later ones masked, by a direct call."""
     total = 0.0
     for position in range(first, last):
         row = [masked_lm.start, *ids, masked_lm.end]
@@ -121,7 +121,7 @@ def test_batched_masked_options_equal_single_ones(
     assert all(len(tokenizer.encode(answer.prompt).ids) <= 18 for result in together for answer in result.answers)
 
 
-# -- beside transformers
+# -- compared with transformers
 
 
 PROMPTS = ["The cat sat by the mat", "The old fox ran. 我很喜欢你", "Number 3 is"]

@@ -41,7 +41,7 @@ HOSTILE = {
     "separators": "\x1f",
 }
 LARGE = 1_000_000
-WITH_END = slice(1, 2)  # of the hostile texts, that with an end that denies a match
+WITH_END = slice(1, 2)  # the hostile text with an end that makes a match fail
 
 
 def data_modules():
@@ -62,7 +62,7 @@ PATTERNS = sorted(
 
 
 def hostile_texts(unit: str, size: int) -> list[str]:
-    """The unit repeated: alone, and with an end that denies a match to whatever ran up to it."""
+    """The unit repeated: alone, and with an end that makes a match fail at the last character."""
     text = (unit * (size // len(unit) + 1))[:size]
     return [text, text + "\x01", "x" + text + "y"]
 

@@ -50,7 +50,7 @@ def test_line_endings_and_byte_order_mark_are_removed(file, ending, bom):
 
 @pytest.mark.parametrize("encoding", ["gb18030", "big5", "utf-16", "shift_jis"])
 def test_other_encodings_are_decoded_across_blocks(file, encoding):
-    content = "中文一，人山人海\n\n日本" * 50_000  # longer than a block: characters are cut in two on the way
+    content = "中文一，人山人海\n\n日本" * 50_000  # longer than a block: characters are split between blocks
     path = file(content.encode(encoding))
     assert "\n\n".join(read_texts(path, encoding=encoding)) == content
 
