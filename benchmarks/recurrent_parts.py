@@ -136,7 +136,7 @@ def projections(sizes: Sequence[tuple[int, int]], rounds: int) -> list[list[str]
     """ELMo's LSTM, clipped and projected. torch.nn has no clips; what training begins with does not reach them."""
     table = []
     for width, cells in sizes:
-        layer = filled(LSTMLayer(width, cells, project=width, clips=ClipLimits(3.0, 3.0)))
+        layer = filled(LSTMLayer(width, cells, project=width, clip_limits=ClipLimits(3.0, 3.0)))
         batches = [Rows.drawn((UNROLLED,) * (TOKENS // UNROLLED), width, width) for _ in range(rounds + 1)]
         for name, peer in (("a loop over cells", CellLoop(layer)), ("nn.LSTM", lstm_of(layer))):
             table.append(beside(f"LSTM of {cells:,} projected to {width}, beside {name}", layer, batches, peer))
@@ -215,7 +215,7 @@ def softmaxes(corpus: Corpus, vocabularies: Sequence[int], rounds: int) -> list[
         x = torch.randn(TOKENS, WIDTH, requires_grad=True)
         kinds = {"adaptive": (cluster_cutoffs(words), 0), "sampled": ((), min(SAMPLES, words // 2)), "full": ((), 0)}
         for name, (borders, sampled) in kinds.items():
-            ours = filled(AdaptiveSoftmax(WIDTH, words, borders, sampled=sampled))
+            ours = filled(AdaptiveSoftmax(WIDTH, words, borders, num_samples=sampled))
             theirs = nn.Linear(WIDTH, words)
             if name == "full":
                 theirs.load_state_dict(ours.scores.state_dict())

@@ -26,7 +26,7 @@ class CellLoop(nn.Module):
         super().__init__()
         assert layer.project is not None
         self.input, self.state, self.project = (_linear(one) for one in (layer.input, layer.state, layer.project))
-        self.clips = layer.clips
+        self.clip_limits = layer.clip_limits
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, n, inputs) → (B, n, out)."""
@@ -35,9 +35,9 @@ class CellLoop(nn.Module):
         for place in range(x.shape[1]):
             i, f, g, o = (self.input(x[:, place]) + self.state(h)).chunk(4, 1)
             c = torch.sigmoid(i) * torch.tanh(g) + torch.sigmoid(f) * c
-            c = c.clamp(-self.clips.cell, self.clips.cell) if self.clips.cell else c
+            c = c.clamp(-self.clip_limits.cell, self.clip_limits.cell) if self.clip_limits.cell else c
             h = self.project(torch.sigmoid(o) * torch.tanh(c))
-            h = h.clamp(-self.clips.projection, self.clips.projection) if self.clips.projection else h
+            h = h.clamp(-self.clip_limits.projection, self.clip_limits.projection) if self.clip_limits.projection else h
             found.append(h)
         return torch.stack(found, 1)
 
@@ -47,9 +47,9 @@ class Characters(nn.Module):
 
     def __init__(self, ours: CharCNNEmbedding) -> None:
         super().__init__()
-        self.spelling, self.activation = ours.spelling, torch.relu if ours.activation == "relu" else torch.tanh
+        self.spelling, self.activation = ours.char_ids, torch.relu if ours.activation == "relu" else torch.tanh
         self.character = nn.Embedding.from_pretrained(ours.character.weight.detach().clone(), freeze=False)
-        self.filters = nn.ModuleList(map(_convolution, ours.filters, ours.spans))
+        self.filters = nn.ModuleList(map(_convolution, ours.filters, ours.filter_widths))
         own = [one for one in ours.highways if isinstance(one, Highway)]
         self.carry = nn.ModuleList(_linear(one.carry) for one in own)
         self.transform = nn.ModuleList(_linear(one.transform) for one in own)

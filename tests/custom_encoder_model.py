@@ -24,9 +24,9 @@ class GRUEncoder(Encoder):
         self.embedding = deferred_embedding(vocabulary, width)
         self.gru = nn.GRU(width, width // 2, bidirectional=True, batch_first=True, device="meta")
 
-    def lower_parameters(self, layers: int) -> Iterator[nn.Parameter]:
+    def lower_parameters(self, num_layers: int) -> Iterator[nn.Parameter]:
         yield from self.embedding.parameters()
-        if layers:
+        if num_layers:
             yield from self.gru.parameters()
 
     def forward(self, tokens: Tensor, lengths: Tensor | Sequence[int], segments=None, positions=None) -> States:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
-from forebear.interop.tensor_names import FAMILIES, to_hf_names
+from forebear.interop.tensor_names import ARCHITECTURES, to_hf_names
 from forebear.nn.model import Model
 from forebear.registry import model_spec
 
@@ -160,4 +160,4 @@ def model_gradients(model: Model, model_name: str, rows: Rows, num_offset_rows: 
     gradients = {
         name: torch.zeros_like(value) if value.grad is None else value.grad for name, value in model.named_parameters()
     }
-    return to_hf_names(FAMILIES[model_name].name_map, gradients, depth=depth, num_offset_rows=num_offset_rows)
+    return to_hf_names(ARCHITECTURES[model_name].name_map, gradients, depth=depth, num_offset_rows=num_offset_rows)

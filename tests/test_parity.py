@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from forebear.interop.huggingface import read_huggingface, write_huggingface
-from forebear.interop.tensor_names import FAMILIES
+from forebear.interop.tensor_names import ARCHITECTURES
 from forebear.nn.causal_lm import TransformerCausalLM
 from forebear.nn.model import Model
 from forebear.registry import model_spec
@@ -147,5 +147,5 @@ def test_roberta_counts_positions_from_the_padding_token(tmp_path: Path):
 
 def test_every_family_is_compared():
     kinds = {random_peer(name).config.model_type for name in PEERS}
-    assert kinds == {family.model_type for family in FAMILIES.values()}
+    assert kinds == {family.model_type for family in ARCHITECTURES.values()}
     assert VOCABULARY > 5

@@ -165,7 +165,7 @@ def test_measure_reports_unlabeled_rows_and_unseen_labels(runs_folder: Path, tmp
 
 
 def test_mispredictions_are_printed_in_words(capsys: Captured):
-    from forebear.cli.measure import _draw_task_eval
+    from forebear.cli.measure import _print_task_eval
     from forebear.cli.output import make_console
     from forebear.data.labeled.examples import TaggedExample
     from forebear.inference.measure import Misprediction, TaskEvaluation
@@ -177,7 +177,7 @@ def test_mispredictions_are_printed_in_words(capsys: Captured):
         Judgment(False, "a | a | b | a", "c"),
     ]
     mistakes = tuple(Misprediction(TaggedExample(("Rome",)), judgment) for judgment in judgments)
-    _draw_task_eval(make_console(), TaskEvaluation("tagging", "f1", {}, None, mistakes, 0, (), 0.0), None)
+    _print_task_eval(make_console(), TaskEvaluation("tagging", "f1", {}, None, mistakes, 0, (), 0.0), None)
     printed = capsys.readouterr().out
     assert "Rome place taken for nothing: Rome" in printed
     assert "nothing taken for Rome place: Rome" in printed

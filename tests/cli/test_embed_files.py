@@ -41,7 +41,7 @@ def sentences_file(tmp_path: Path) -> Path:
 def test_embed_writes_equal_vectors_in_every_format_and_batch_size(
     bert_run: Path, sentences_file: Path, batch_texts: int, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(embed_command, "BATCH_TEXTS", batch_texts)
+    monkeypatch.setattr(embed_command, "EMBED_BATCH_SIZE", batch_texts)
     folder = sentences_file.parent
     for name in ("v.npy", "v.safetensors", "v.jsonl", "v.jsonl.gz"):
         assert (
@@ -124,7 +124,7 @@ def test_killed_embed_leaves_only_a_temporary_file(bert_run: Path, tmp_path: Pat
     """Killed when the first vectors are on disk, long before the end."""
     file = tmp_path / "sentences.txt"
     file.write_text("\n".join(SENTENCES * 5000), encoding="utf-8")
-    code = "from forebear.cli import embed, main; embed.BATCH_TEXTS = 8; main.run()"
+    code = "from forebear.cli import embed, main; embed.EMBED_BATCH_SIZE = 8; main.run()"
     command = [sys.executable, "-c", code, "embed", str(bert_run), "--in", str(file), "--out", str(tmp_path / "v.npy")]
     with subprocess.Popen(command) as process:
         deadline = time.monotonic() + 60

@@ -42,7 +42,7 @@ class BigramModel:
     def next_log_probs(self, rows):
         return np.stack([self.logs[row[-1]] for row in rows])
 
-    def start_decoding(self, rows, room):
+    def start_decoding(self, rows, max_new_tokens):
         return BigramDecoder(self, rows)
 
 

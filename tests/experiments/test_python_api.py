@@ -78,7 +78,7 @@ def test_python_parameters_have_the_names_of_command_line_options():
     from forebear.experiments.plan import COMMAND_OPTIONS, ERROR_POLICIES
     from forebear.training.settings import Recipe
 
-    groups = {"sentences", "processes", "parallel", "training", "reading", "tags", "speaking"}
+    groups = {"sentences", "processes", "parallel", "training", "reading", "tags", "output"}
     options = set(inspect.signature(pretrain).parameters) - groups - {"fields", "resume"}
     for group in (SentenceOptions, ProcessOptions, ParallelOptions):
         options |= set(group.__dataclass_fields__)

@@ -33,7 +33,7 @@ def exhaustive_search(predictor: HashedLM, prompt: list[int], max_length: int, p
 
 def search(predictor, prompts, **options) -> list[list[Hypothesis]]:
     rows = [np.array(prompt) for prompt in prompts]
-    return beam_search(predictor.start_decoding(rows, max(options["lengths"])), len(rows), end=END, **options)
+    return beam_search(predictor.start_decoding(rows, max(options["lengths"])), len(rows), end_id=END, **options)
 
 
 def assert_close(actual: list[Hypothesis], expected: list[Hypothesis]) -> None:
@@ -99,7 +99,7 @@ def test_one_beam_is_greedy_decoding(vocabulary):
 
 def test_ties_go_to_the_smaller_ids():
     equal_scores = SimpleNamespace(next_logits=lambda: np.zeros((1, 1000), np.float32), select=None, append=None)
-    ((*hypotheses,),) = beam_search(equal_scores, 1, end=999, beams=3, best=3, lengths=[1])
+    ((*hypotheses,),) = beam_search(equal_scores, 1, end_id=999, beams=3, best=3, lengths=[1])
     assert [hypothesis.ids for hypothesis in hypotheses] == [(0,), (1,), (2,)]
 
 
@@ -109,20 +109,20 @@ def test_vocabulary_smaller_than_beams_and_blocked_tokens():
     def permitted(scores):
         return np.where(np.arange(3) == 1, -np.inf, scores)
 
-    (hypotheses,) = search(predictor, [[1]], beams=50, best=50, lengths=[3], permitted=permitted)
+    (hypotheses,) = search(predictor, [[1]], beams=50, best=50, lengths=[3], mask_logits=permitted)
     expected = [hypothesis for hypothesis in exhaustive_search(predictor, [1], 3, 1.0) if 1 not in hypothesis.ids]
     assert_close(hypotheses, expected)
     assert len(hypotheses) == 4  # END, 2 END, 2 2 END, 2 2 2: P is as without the rule
     without_tokens = search(
-        predictor, [[1]], beams=2, lengths=[3], permitted=lambda scores: np.full_like(scores, -np.inf)
+        predictor, [[1]], beams=2, lengths=[3], mask_logits=lambda scores: np.full_like(scores, -np.inf)
     )
     assert without_tokens == [[]]
 
 
-def test_over_callback_finishes_hypotheses():
+def test_ends_text_callback_finishes_hypotheses():
     predictor = HashedLM(4)
     options = {"beams": 64, "best": 64, "lengths": [3]}
-    (hypotheses,) = search(predictor, [[1]], over=lambda source, ids: ids[-1] == 2, **options)
+    (hypotheses,) = search(predictor, [[1]], ends_text=lambda source, ids: ids[-1] == 2, **options)
     expected = [hypothesis for hypothesis in exhaustive_search(predictor, [1], 3, 1.0) if 2 not in hypothesis.ids]
     stopped = [hypothesis for hypothesis in hypotheses if hypothesis.ids and hypothesis.ids[-1] == 2]
     assert all(hypothesis.is_finished and hypothesis.ids.count(2) == 1 for hypothesis in stopped)
@@ -164,4 +164,4 @@ def test_invalid_search_options_are_refused(invalid):
 def test_nan_search_scores_are_refused():
     broken = SimpleNamespace(next_logits=lambda: np.full((1, 9), np.nan, np.float32))
     with pytest.raises(ForebearError, match="no numbers"):
-        beam_search(broken, 1, end=0, beams=2, lengths=[4])
+        beam_search(broken, 1, end_id=0, beams=2, lengths=[4])

@@ -211,7 +211,7 @@ def test_costs_of_teacher_student_and_student_alone_are_printed(
 ):
     training = TrainingOptions(steps="6", threads=1)
     options: dict[str, Any] = {"to": tmp_path / "run", "training": training, "compare": True, "depth": "1"}
-    command(str(runs_folder / "teacher"), speaking=Output(json=True, quiet=True), **options)
+    command(str(runs_folder / "teacher"), output=Output(json=True, quiet=True), **options)
     printed = json.loads(capsys.readouterr().out)
     assert [row["who"] for row in printed["price"]] == ["teacher", "student", "student alone"]
     teacher, student, alone = printed["price"]
@@ -219,9 +219,7 @@ def test_costs_of_teacher_student_and_student_alone_are_printed(
     assert student["kept"] == pytest.approx(student["dev"] / teacher["dev"])
     assert student["parameters"] == alone["parameters"] < teacher["parameters"]
     assert all(row["milliseconds"] > 0 and row["megabytes"] > 0 for row in printed["price"])
-    command(
-        str(runs_folder / "teacher"), speaking=Output(quiet=True), **options
-    )  # finished already: only printed again
+    command(str(runs_folder / "teacher"), output=Output(quiet=True), **options)  # finished already: only printed again
     table = capsys.readouterr().out
     assert "student alone" in table
     assert f"{student['parameters']:,}" in table

@@ -101,7 +101,7 @@ def test_mixture_of_ngram_and_nnlm_is_better_than_both(ngram_and_nnlm: tuple[Run
     other_text = ngram_and_nnlm[0].folder.path.parent / "more.txt"
     result = evaluate_interpolation(ngram_and_nnlm, other_text, tune=other_text)
     assert sum(result.weights) == pytest.approx(1)
-    assert result.tuned == result.mixture.tokens
+    assert result.num_tuning_tokens == result.mixture.tokens
     for run, alone in zip(ngram_and_nnlm, result.individual, strict=True):
         evaluation = run.measure(other_text)
         assert alone.nats == pytest.approx(evaluation.nats, rel=1e-5)

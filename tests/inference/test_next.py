@@ -48,7 +48,7 @@ def test_blank_inside_a_text_is_scored_with_the_text_after_it(word_tokenizer):
     # P(cat|the) P(sat|cat) = 1/2 · 2/3, P(dog|the) P(sat|dog) = 1/2 · 1/4
     assert probabilities(middle) == pytest.approx({"cat": 8 / 11, "dog": 3 / 11})
     assert middle.candidates[0].full_text == "the cat sat"
-    assert (middle.num_considered, middle.covered_mass) == (middle.num_fitting, 1.0)
+    assert (middle.num_considered, middle.covered_mass) == (middle.num_valid, 1.0)
 
 
 def test_blank_scores_equal_those_of_the_whole_text(tokenizer):
@@ -83,7 +83,7 @@ def test_byte_level_tokens_take_the_space_before_the_blank(tokenizers):
     chinese = next_tokens(predictor, tokenizer, "我____你", top=400)
     assert all(not candidate.text.startswith(" ") for candidate in chinese.candidates)
     assert all("\ufffd" not in candidate.text for candidate in chinese.candidates)
-    assert chinese.num_fitting == len(chinese.candidates) > result.num_fitting
+    assert chinese.num_valid == len(chinese.candidates) > result.num_valid
 
 
 def test_continuation_pieces_fill_only_attached_blanks(tokenizers):
@@ -108,7 +108,7 @@ def test_shortlist_is_scored_where_all_tokens_are_too_many(word_tokenizer, monke
     monkeypatch.setattr(next, "TOKEN_BUDGET", 20)
     shortlisted = next_tokens(predictor, word_tokenizer, "the ____ sat", top=3)
     assert shortlisted.num_considered == 5  # rows of four tokens
-    assert shortlisted.num_fitting == exact.num_fitting > 5
+    assert shortlisted.num_valid == exact.num_valid > 5
     end = word_tokenizer.special_roles["end"]
     next_probs = np.exp(predictor.next_log_probs([np.array([end, word_tokenizer.token_to_id("the")])])[0])
     fitting = [i for i in range(word_tokenizer.vocab_size) if i not in word_tokenizer.special_ids]
@@ -116,7 +116,7 @@ def test_shortlist_is_scored_where_all_tokens_are_too_many(word_tokenizer, monke
     assert shortlisted.covered_mass == pytest.approx(sum(likeliest) / next_probs[fitting].sum())
     assert next_tokens(predictor, word_tokenizer, "the ____ sat", among=7).num_considered == 7
     unlimited = HashedLM(word_tokenizer.vocab_size, context=None)
-    assert next_tokens(unlimited, word_tokenizer, "the ____ sat").num_considered == shortlisted.num_fitting
+    assert next_tokens(unlimited, word_tokenizer, "the ____ sat").num_considered == shortlisted.num_valid
 
 
 def test_impossible_tokens_are_no_candidates(word_tokenizer):

@@ -98,7 +98,7 @@ def test_masked_options_are_scored_left_to_right(mask_tokenizer: Tokenizer):
             ids = mask_tokenizer.encode(f"a {choice} sat on").ids.tolist()
             assert ids == [*left, *ids[len(left) : len(ids) - len(right)], *right]  # here nothing merges
             spelled = sum(
-                token.spelling for token in score_texts(masked_lm, mask_tokenizer, f"a {choice} sat on")[0].tokens
+                token.spelling_bits for token in score_texts(masked_lm, mask_tokenizer, f"a {choice} sat on")[0].tokens
             )
             expected.append(masked_log_prob(masked_lm, ids, len(left), len(ids) - len(right)) - spelled * math.log(2))
         assert [answer.log_prob for answer in in_blank.answers] == pytest.approx(expected, abs=1e-4)

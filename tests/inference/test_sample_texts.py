@@ -71,7 +71,11 @@ def test_streamed_text_equals_the_sampled_text(tokenizer):
         assert "".join(stream_text(predictor, tokenizer, prompt, length=30, seed=3)) == result.text
     streamed = {}
     results = sample_texts(
-        predictor, tokenizer, PROMPTS, length=9, hear=lambda n, piece: streamed.update({n: streamed.get(n, "") + piece})
+        predictor,
+        tokenizer,
+        PROMPTS,
+        length=9,
+        on_piece=lambda n, piece: streamed.update({n: streamed.get(n, "") + piece}),
     )
     assert [streamed.get(n, "") for n in range(len(PROMPTS))] == [result.text for result in results]
 

@@ -28,8 +28,8 @@ class BigramTable:
     def next_log_probs(self, rows):
         return np.stack([self.logs[row[-1]] for row in rows])
 
-    def start_decoding(self, rows, room):
-        return WholeRowDecoder(self, rows, room)
+    def start_decoding(self, rows, max_new_tokens):
+        return WholeRowDecoder(self, rows, max_new_tokens)
 
 
 class WholeRowDecoder:

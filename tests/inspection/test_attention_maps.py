@@ -15,8 +15,8 @@ import forebear as fb
 from forebear.errors import ForebearError, InputError
 from forebear.inference.run import Run
 from forebear.inspection.attention import (
-    LONG,
     MAX_EDGES,
+    MAX_LEGIBLE_TOKENS,
     AttentionMap,
     AttentionPanel,
     AttentionView,
@@ -187,9 +187,11 @@ def test_attention_edges_are_the_strongest_of_each_panel(top: int, layer: int, k
 
 
 def test_attention_view_of_long_text_lists_edges_instead_of_weights():
-    short_is_long, long_is_long = (AttentionView(random_map(1, 1, n), (), 1).is_long for n in (LONG, LONG + 1))
+    short_is_long, long_is_long = (
+        AttentionView(random_map(1, 1, n), (), 1).is_long for n in (MAX_LEGIBLE_TOKENS, MAX_LEGIBLE_TOKENS + 1)
+    )
     assert (short_is_long, long_is_long) == (False, True)
-    data = attention_view(random_map(2, 2, LONG + 1)).to_dict(MAX_EDGES)
+    data = attention_view(random_map(2, 2, MAX_LEGIBLE_TOKENS + 1)).to_dict(MAX_EDGES)
     assert "panels" not in data
     assert len(data["edges"]) == MAX_EDGES
     first = data["edges"][0]

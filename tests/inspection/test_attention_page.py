@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from test_attention_maps import random_map
 
-from forebear.inspection.attention import LONG, AttentionMap, attention_rollout, attention_view
+from forebear.inspection.attention import MAX_LEGIBLE_TOKENS, AttentionMap, attention_rollout, attention_view
 from forebear.inspection.attention_plots import attention_page
 
 HOSTILE_TEXT = "</script><script>alert(1)</script>"
@@ -72,7 +72,7 @@ def test_attention_page_embeds_all_weights_and_escapes_hostile_tokens():
 
 
 def test_attention_page_of_long_text_embeds_only_the_strongest_edges():
-    attention_map = random_map(2, 2, LONG + 1)
+    attention_map = random_map(2, 2, MAX_LEGIBLE_TOKENS + 1)
     (data,) = json.loads(PageParser(attention_page([(attention_view(attention_map), 5)], "run")).json_text)
     assert "weights" not in data
     heads = {(layer, head) for layer, head, *_ in data["edges"]}

@@ -13,7 +13,7 @@ from forebear.errors import InputError
 from forebear.inspection import attention_plots
 from forebear.inspection.attention import MAX_EDGES, AttentionEdge, AttentionMap, AttentionPanel, attention_view
 from forebear.inspection.attention_plots import _line_offsets, plot_attention
-from forebear.inspection.token_labels import WHY_JOINED
+from forebear.inspection.token_labels import CONTINUATION_NOTE
 from forebear.reports.plotting import DOTS_PER_INCH
 
 pytest.importorskip("matplotlib")
@@ -95,7 +95,7 @@ def test_attention_plot_explains_continuation_marks_only_where_tokens_have_them(
         plot_attention(
             attention_view(AttentionMap(weights, tokens, tokens, "self", "self-attention"), 1, 1), "run", "png"
         )
-        assert (WHY_JOINED in (axes[-1][0].figure.get_supxlabel() or "")) == has_note
+        assert (CONTINUATION_NOTE in (axes[-1][0].figure.get_supxlabel() or "")) == has_note
 
 
 def test_attention_svg_has_text_as_paths_and_a_title_in_its_metadata():

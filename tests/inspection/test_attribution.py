@@ -12,7 +12,7 @@ from cue_word_runs import CHINESE_TEXT, ENGLISH_TEXT, NEGATIVE, POSITIVE, TASK_I
 from forebear.errors import InputError
 from forebear.inference.run import Run
 from forebear.inspection.attribution import Attribution, attribute
-from forebear.inspection.gradients import TOLERANCE
+from forebear.inspection.gradients import RELATIVE_TOLERANCE
 from small_runs import train_small_run
 
 
@@ -23,7 +23,7 @@ def assert_complete(attribution: Attribution) -> None:
     assert sum(
         word.attribution for word in attribution.words
     ) + attribution.elsewhere + attribution.gap == pytest.approx(gain, abs=1e-5)
-    assert abs(attribution.gap) <= TOLERANCE * max(abs(gain), 0.1)
+    assert abs(attribution.gap) <= RELATIVE_TOLERANCE * max(abs(gain), 0.1)
 
 
 CASES = [("bert", task, {}) for task in TASK_INPUTS] + [

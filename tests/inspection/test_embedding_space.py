@@ -55,7 +55,7 @@ def test_projection_holds_query_words_and_their_neighbors_once():
     projection = project_lexicon(random_lexicon(), ["king", "北京", "king"], 100, near=3)
     assert projection.words[:2] == ("king", "北京")
     assert sorted(set(projection.groups)) == [0, 1]
-    assert projection.query_words == (True, True, *[False] * (len(projection.words) - 2))
+    assert projection.is_query == (True, True, *[False] * (len(projection.words) - 2))
     neighbors = {
         neighbor.word for answer in random_lexicon().neighbors(["king", "北京"], 3) for neighbor in answer.nearest
     }
@@ -63,7 +63,7 @@ def test_projection_holds_query_words_and_their_neighbors_once():
     assert len(set(projection.words)) == len(projection.words)
     frequent = project_lexicon(random_lexicon(), [], 5, 0)
     assert frequent.words == tuple(random_lexicon().table.words[:5])
-    assert all(frequent.query_words)
+    assert all(frequent.is_query)
     data = projection.to_dict()
     assert len(data["words"]) == len(projection.words)
     assert data["words"][0]["count"] == int(random_lexicon().table.counts[0])  # pyright: ignore[reportOptionalSubscript]
@@ -75,7 +75,7 @@ def test_lexicon_norms_match_worked_example():
     words = [f"w{number}" for number in range(6)]
     rows = np.array([(4, 0), (0, 3), (2, 0), (0, -2), (1, 0), (1, 0)], np.float32)
     norms = lexicon_norms(Lexicon(WordVectors(words, rows, np.array([1000, 500, 20, 15, 2, 1]))))
-    assert norms.lengths.tolist() == [4, 3, 2, 2, 1, 1]
+    assert norms.norms.tolist() == [4, 3, 2, 2, 1, 1]
     assert norms.spearman == pytest.approx(0.9710083)  # scipy.stats.spearmanr([6, 5, 4, 3, 2, 1], [4, 3, 2, 2, 1, 1])
     assert [(band.min_count, band.max_count, band.words, band.median) for band in norms.bands] == [
         (1, 2, 2, 1), (10, 29, 2, 2), (300, 999, 1, 3), (1000, 1000, 1, 4),
@@ -250,7 +250,10 @@ def test_embedding_pages_label_every_point_and_contain_no_script():
         assert "http" not in page.replace("http-equiv", "")
         assert not re.search(r"<b>(?!r)", page)
     circles = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', plane_page)
-    assert all(0 <= float(x) <= embedding_plots.WIDE and 0 <= float(y) <= embedding_plots.HIGH for x, y in circles)
+    assert all(
+        0 <= float(x) <= embedding_plots.PLANE_WIDTH and 0 <= float(y) <= embedding_plots.PLANE_HEIGHT
+        for x, y in circles
+    )
 
 
 # -- the commands

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import forebear as fb
 from forebear.errors import ForebearError, InputError
 from forebear.inspection import gradient_distance
-from forebear.inspection.gradient_distance import NUM_DIRECTIONS, GradientReach, gradient_sizes
+from forebear.inspection.gradient_distance import NUM_DIRECTIONS, GradientReach, gradient_norms
 from forebear.nn.encoder import States
 from small_runs import open_small_run, small_text
 
@@ -50,7 +50,7 @@ def scaled_rotation(scale: float) -> Tensor:
 
 def linear_reach(w: Tensor, max_distance: int = 12) -> GradientReach:
     token_rows = [np.arange(start, start + 15) % 9 for start in range(3)]
-    return GradientReach("linear", gradient_sizes(LinearRecurrence(w), token_rows, max_distance), 3)
+    return GradientReach("linear", gradient_norms(LinearRecurrence(w), token_rows, max_distance), 3)
 
 
 def test_gradient_magnitudes_of_linear_recurrence_match_matrix_powers():
@@ -62,7 +62,7 @@ def test_gradient_magnitudes_of_linear_recurrence_match_matrix_powers():
     for _ in range(13):
         expected.append(float(u.norm(dim=1).mean()))
         u = u @ w.double()
-    np.testing.assert_allclose(linear_reach(w).magnitudes, expected, rtol=1e-5)
+    np.testing.assert_allclose(linear_reach(w).norms, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("scale", "verdict"), [
@@ -74,7 +74,7 @@ def test_gradient_magnitudes_of_linear_recurrence_match_matrix_powers():
 def test_gradient_reach_of_scaled_rotation_vanishes_survives_or_explodes(scale: float, verdict: str):
     reach = linear_reach(scaled_rotation(scale))
     np.testing.assert_allclose(reach.relative, scale ** np.arange(13), rtol=1e-4)
-    assert reach.factor == pytest.approx(scale, rel=1e-4)
+    assert reach.decay_per_token == pytest.approx(scale, rel=1e-4)
     assert reach.conclusion.startswith(verdict)
     assert not reach.is_cut_off
 
@@ -92,11 +92,11 @@ def test_gradient_reach_of_nnlm_ends_at_its_window_and_of_gpt2_at_its_context(tm
     texts = small_text(20).split("\n\n")
     nnlm_reach, gpt2_reach = fb.gradient_reach([nnlm, gpt2], texts, max_distance=20)
     assert nnlm_reach.is_cut_off
-    assert nnlm_reach.farthest == nnlm.network.encoder.window - 1
+    assert nnlm_reach.max_nonzero_distance == nnlm.network.encoder.window - 1
     assert (gpt2_reach.max_distance, gpt2_reach.limit) == (15, "its context is 16 tokens")
-    assert (gpt2_reach.magnitudes > 0).all()
+    assert (gpt2_reach.norms > 0).all()
     repeated = fb.gradient_reach(gpt2, texts, max_distance=20)[0]
-    np.testing.assert_array_equal(gpt2_reach.magnitudes, repeated.magnitudes)
+    np.testing.assert_array_equal(gpt2_reach.norms, repeated.norms)
     assert all(parameter.grad is None for parameter in gpt2.network.parameters())
     assert gradient_distance.plot_gradient_reach([nnlm_reach, gpt2_reach], "png").startswith(b"\x89PNG")
     with pytest.raises(InputError, match="long enough to look 15 tokens back"):
@@ -122,4 +122,4 @@ def test_gradient_sizes_refuse_states_independent_of_the_tokens():
             return States([x, torch.zeros(len(x), WIDTH, requires_grad=True)], tuple(lengths))
 
     with pytest.raises(ForebearError, match="do not depend"):
-        gradient_sizes(ConstantEncoder(scaled_rotation(1.0)), [np.zeros(15, np.int64)], 12)
+        gradient_norms(ConstantEncoder(scaled_rotation(1.0)), [np.zeros(15, np.int64)], 12)

@@ -13,7 +13,7 @@ from forebear.data.labeled.examples import LabeledExample
 from forebear.inference.run import Run
 from forebear.inspection.attribution import attribute
 from forebear.inspection.attribution_targets import AttributionTarget, TargetOutput, log_odds
-from forebear.inspection.gradients import MAX_STEPS, STEPS, TokenAttribution, integrated_gradients
+from forebear.inspection.gradients import INITIAL_STEPS, MAX_STEPS, TokenAttribution, integrated_gradients
 from forebear.nn.embedding import InputEmbedding
 from forebear.nn.encoder import States
 from forebear.nn.heads import LabelHead
@@ -78,7 +78,7 @@ def test_gradients_and_integrated_gradients_are_exact_on_linear_model():
     np.testing.assert_allclose(
         integrated.values, np.where(TEXT_MASK, (table[TOKEN_IDS] - table[2]) @ weight_difference / 5, 0), atol=1e-6
     )
-    assert integrated.steps == STEPS
+    assert integrated.steps == INITIAL_STEPS
     from_zeros = attribution_of(model, "integrated", baseline_token=None)
     np.testing.assert_allclose(from_zeros.values, np.where(TEXT_MASK, expected, 0), atol=1e-6)
 
@@ -113,7 +113,7 @@ def test_integrated_gradients_double_their_steps_until_the_gap_closes():
     head.middle = float((0.6 * table[TOKEN_IDS].mean(0) + 0.4 * baseline.mean(0)) @ weight)
     attribution = attribution_of(model, "integrated")
     assert attribution.steps is not None
-    assert STEPS < attribution.steps <= MAX_STEPS
+    assert INITIAL_STEPS < attribution.steps <= MAX_STEPS
 
 
 # -- finite differences: the network's own logits with a hook that changes the embedding

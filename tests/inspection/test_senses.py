@@ -13,11 +13,11 @@ from forebear.errors import InputError
 from forebear.inference.embed import ContextualWord, EmbeddedText
 from forebear.inference.run import Run
 from forebear.inspection import embedding_plots
-from forebear.inspection.senses import IN_ANY_CONTEXT
-from forebear.inspection.senses import SAME as IDENTICAL
+from forebear.inspection.senses import ANY_CONTEXT_NOTE
+from forebear.inspection.senses import SAME_VECTOR_NOTE as IDENTICAL
 from small_runs import open_small_run
 
-SAME_IN_ANY_CONTEXT = IDENTICAL + IN_ANY_CONTEXT
+SAME_IN_ANY_CONTEXT = IDENTICAL + ANY_CONTEXT_NOTE
 NAMES = ("Ivy", "Ben", "Min", "Tao", "Ann", "Joe", "Lin", "Bo")
 MONEY = [f"{who} opened an account at the bank." for who in NAMES]
 RIVER = [

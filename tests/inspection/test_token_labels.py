@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import train_tokenizer
-from forebear.inspection.token_labels import WHY_JOINED, WHY_PARTS, label_notes, next_label, token_labels
+from forebear.inspection.token_labels import (
+    CONTINUATION_NOTE,
+    SPLIT_CHARACTER_NOTE,
+    label_notes,
+    next_label,
+    token_labels,
+)
 
 TEXT = "the cat sat, the cats sat: a cat's mat. 北京的天气很好 the cat\n"
 
@@ -28,7 +34,7 @@ def test_wordpiece_continuations_are_labeled_with_a_middle_dot(tokenizers: dict[
     labels = labels_of(tokenizers["wordpiece"], "the catsat")
     assert labels[0] == "the"
     assert "".join(labels[1:]).replace("·", "") == "catsat"
-    assert label_notes(labels) == [WHY_JOINED]
+    assert label_notes(labels) == [CONTINUATION_NOTE]
     assert all(label.startswith("·") for label in labels[2:])
 
 
@@ -44,7 +50,7 @@ def test_bytepair_labels_drop_leading_space_and_mark_continuations(tokenizers: d
 def test_character_of_several_byte_tokens_is_labeled_with_numbered_parts(tokenizers: dict[str, Tokenizer]):
     tokenizer = tokenizers["bytepair"]
     assert labels_of(tokenizer, "cat é")[-2:] == ["é 1/2", "é 2/2"]
-    assert label_notes(labels_of(tokenizer, "cat é")) == [WHY_PARTS]
+    assert label_notes(labels_of(tokenizer, "cat é")) == [SPLIT_CHARACTER_NOTE]
     parts = labels_of(tokenizer, "鑫")
     assert parts == [f"鑫 {part}/{len(parts)}" for part in range(1, len(parts) + 1)]
     assert len(parts) > 1

@@ -26,7 +26,7 @@ from hf_peers import BIDIRECTIONAL_CONFIG, CAUSAL_CONFIG, VOCABULARY
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-CLASSES = {head.class_name: (model_name, head) for model_name, heads in hf_tasks.HEADS.items() for head in heads}
+CLASSES = {head.class_name: (model_name, head) for model_name, heads in hf_tasks.TASK_HEADS.items() for head in heads}
 CONFIGS = {"gpt": "OpenAIGPTConfig", "bert": "BertConfig", "gpt2": "GPT2Config", "ernie": "ErnieConfig"}
 CONFIGS |= {"roberta": "RobertaConfig", "albert": "AlbertConfig"}
 MODELS_WITH_SEGMENTS = ("bert", "ernie", "albert")

@@ -26,7 +26,7 @@ FIXTURES = {"elmo_allennlp_fixture": "sentences.json", "elmo_fixture/model": "lm
 def tokens_of(run: Run, words: list[str]) -> list[int]:
     """Token ids between the two boundary tokens; out-of-vocabulary words are spelled."""
     token_ids = {token: number for number, token in enumerate(run.tokenizer.vocabulary())}
-    spelling = run.network.encoder.embedding.spelling
+    spelling = run.network.encoder.embedding.char_ids
     ids = [token_ids[word] if word in token_ids else spelling.oov_id(word) for word in words]
     return [run.tokenizer.special_roles["start"], *ids, run.tokenizer.special_roles["end"]]
 

@@ -126,7 +126,7 @@ def assert_same_outputs(
         assert int(scores.argmax()) == answer.choice
 
 
-GRID = [(model_name, task) for model_name in hf_tasks.HEADS for task in COMMON_TASKS]
+GRID = [(model_name, task) for model_name in hf_tasks.TASK_HEADS for task in COMMON_TASKS]
 GRID += [
     (model_name, task)
     for model_name in ("gpt", "gpt2", "bert", "roberta")

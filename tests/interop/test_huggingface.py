@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from forebear.errors import InputError
 from forebear.interop.huggingface import model_name_of, read_huggingface, write_huggingface
-from forebear.interop.tensor_names import FAMILIES, GPT2, to_hf_names, to_our_names
+from forebear.interop.tensor_names import ARCHITECTURES, GPT2, to_hf_names, to_our_names
 
 WIDTH, DEPTH, VOCABULARY, CONTEXT = 16, 2, 31, 12
 FIELDS = {"width": WIDTH, "depth": DEPTH, "heads": 2, "context": CONTEXT, "inner": 0, "dropout": 0.1, "epsilon": 1e-5}
@@ -194,7 +194,7 @@ def random_tensors(model_name: str) -> dict[str, torch.Tensor]:
     """Tensors of every name of an architecture, of shapes that need not fit a model."""
     torch.manual_seed(0)
     tensors = {}
-    for rule in FAMILIES[model_name].name_map.expand_rules(DEPTH):
+    for rule in ARCHITECTURES[model_name].name_map.expand_rules(DEPTH):
         num_rows = 4 * len(rule.hf_names)
         tensors[rule.our_name] = (
             torch.randn(num_rows)
@@ -204,9 +204,9 @@ def random_tensors(model_name: str) -> dict[str, torch.Tensor]:
     return tensors
 
 
-@pytest.mark.parametrize("model_name", FAMILIES)
+@pytest.mark.parametrize("model_name", ARCHITECTURES)
 def test_tensor_names_map_to_transformers_and_back_bit_for_bit(model_name):
-    name_map, tensors = FAMILIES[model_name].name_map, random_tensors(model_name)
+    name_map, tensors = ARCHITECTURES[model_name].name_map, random_tensors(model_name)
     hf_tensors = to_hf_names(name_map, tensors, depth=DEPTH, num_offset_rows=2)
     restored, report = to_our_names(name_map, hf_tensors, depth=DEPTH, num_offset_rows=2)
     assert restored.keys() == tensors.keys()
@@ -219,9 +219,9 @@ def test_tensor_names_map_to_transformers_and_back_bit_for_bit(model_name):
     )
 
 
-@pytest.mark.parametrize("model_name", FAMILIES)
+@pytest.mark.parametrize("model_name", ARCHITECTURES)
 def test_tensor_name_maps_have_no_duplicate_names(model_name):
-    rules = FAMILIES[model_name].name_map.expand_rules(3)
+    rules = ARCHITECTURES[model_name].name_map.expand_rules(3)
     hf_names = [name for rule in rules for name in rule.hf_names]
     assert len(set(hf_names)) == len(hf_names)
     assert len({rule.our_name for rule in rules}) == len(rules)

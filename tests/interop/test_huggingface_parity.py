@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from forebear.interop.huggingface import ForeignCheckpoint, read_huggingface
-from forebear.interop.tensor_names import FAMILIES
+from forebear.interop.tensor_names import ARCHITECTURES
 from forebear.nn.model import Model
 from hf_peers import Rows, build_model, model_gradients, model_outputs
 
@@ -30,7 +30,7 @@ def load_fixture(model_name: str) -> tuple[ForeignCheckpoint, Model, Rows, dict[
     return checkpoint, model, rows, expected
 
 
-@pytest.mark.parametrize("model_name", FAMILIES)
+@pytest.mark.parametrize("model_name", ARCHITECTURES)
 def test_imported_fixture_gives_the_stored_logits_of_transformers(model_name: str):
     checkpoint, model, rows, expected = load_fixture(model_name)
     assert (checkpoint.model, checkpoint.report.skipped_tensors, checkpoint.report.missing) == (model_name, {}, {})
@@ -44,7 +44,7 @@ def test_imported_fixture_gives_the_stored_logits_of_transformers(model_name: st
         torch.testing.assert_close(torch.cat(single_row_logits), expected[f"logits/{head}"], rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("model_name", FAMILIES)
+@pytest.mark.parametrize("model_name", ARCHITECTURES)
 def test_imported_fixture_gives_the_stored_gradients_of_transformers(model_name: str):
     _, model, rows, stored = load_fixture(model_name)
     gradients = model_gradients(model, model_name, rows, num_offset_rows=2 if model_name == "roberta" else 0, depth=2)

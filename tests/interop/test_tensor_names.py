@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from forebear.errors import ForebearError, InputError
 from forebear.interop.huggingface import model_name_of, read_huggingface, trim_vocabulary, write_huggingface
-from forebear.interop.tensor_names import FAMILIES, TOKEN_TABLE, UNUSED_HEAD_NOTE, UNUSED_TASK_NOTE
+from forebear.interop.tensor_names import ARCHITECTURES, TOKEN_TABLE, UNUSED_HEAD_NOTE, UNUSED_TASK_NOTE
 from forebear.models.roberta import RobertaSpec
 from hf_peers import SPECIALS, build_model
 
@@ -188,11 +188,11 @@ def test_misshapen_and_duplicate_tensors_are_named(copy_fixture, model_name, nam
     )
 
 
-@pytest.mark.parametrize("model_name", FAMILIES)
+@pytest.mark.parametrize("model_name", ARCHITECTURES)
 def test_wrong_model_type_error_names_the_architecture_of_the_weights(copy_fixture, model_name):
     """Under every wrong model type, the right architecture is the nearest by names."""
-    titles = {name: family.name_map.title for name, family in FAMILIES.items()}
-    for wrong_name, family in FAMILIES.items():
+    titles = {name: family.name_map.title for name, family in ARCHITECTURES.items()}
+    for wrong_name, family in ARCHITECTURES.items():
         if wrong_name == model_name:
             continue
         # The other entries are valid: nothing but the model type is wrong.

@@ -31,7 +31,7 @@ def decoder_model(
         embedding,
         depth=depth,
         width=width,
-        heads=4,
+        num_heads=4,
         inner=4 * width,
         norm=norm,
         sees="past",

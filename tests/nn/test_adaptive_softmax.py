@@ -26,8 +26,8 @@ def fill_parameters(softmax: AdaptiveSoftmax, seed: int = 0) -> AdaptiveSoftmax:
 
 def peer_of(softmax: AdaptiveSoftmax, inputs: int) -> nn.AdaptiveLogSoftmaxWithLoss:
     """torch's module with equal weights; its clusters get biases, which they lack."""
-    borders = list(softmax.borders)
-    peer = nn.AdaptiveLogSoftmaxWithLoss(inputs, softmax.vocabulary, borders, div_value=2, head_bias=True)
+    borders = list(softmax.cutoffs)
+    peer = nn.AdaptiveLogSoftmaxWithLoss(inputs, softmax.vocab_size, borders, div_value=2, head_bias=True)
     peer.head.weight, peer.head.bias = softmax.scores.weight, softmax.scores.bias
     for tail, group in zip(peer.tail, softmax.groups, strict=True):
         tail[0], tail[1] = group.narrow, group.scores
@@ -92,5 +92,7 @@ def test_initial_probabilities_follow_zipfs_law(borders: tuple[int, ...]):
     expected = torch.log((ids + 2) / (ids + 1)) / math.log(32)
     torch.testing.assert_close(softmax(torch.zeros(1, 8)).softmax(1)[0], expected, rtol=1e-5, atol=1e-7)
     words = WordEmbedding(31, 8)
-    head = Model(nn.Identity(), {"next": LMHead(words, bias=True, falling=True)}).initialize(0).heads["next"]
+    head = (
+        Model(nn.Identity(), {"next": LMHead(words, bias=True, sorted_by_frequency=True)}).initialize(0).heads["next"]
+    )
     torch.testing.assert_close(head.bias.softmax(0), expected, rtol=1e-5, atol=1e-7)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]

@@ -15,9 +15,9 @@ from forebear.nn.transformer import Transformer
 
 
 def encoder_of(*, norm="post", sees="all", placing="learned", shared=False, segments=0) -> Transformer:
-    embedding = InputEmbedding(53, 32, positions=24, placing=placing, segments=segments)
+    embedding = InputEmbedding(53, 32, positions=24, placing=placing, num_segments=segments)
     encoder = Transformer(
-        embedding, depth=3, width=32, heads=4, inner=64, norm=norm, sees=sees, activation="relu", shared=shared
+        embedding, depth=3, width=32, num_heads=4, inner=64, norm=norm, sees=sees, activation="relu", shared=shared
     )
     Model(encoder, {}).initialize(1)
     with torch.no_grad():
@@ -118,7 +118,7 @@ def test_attention_maps_times_values_give_the_attended_vectors(switches):
         assert len(maps) == len(attended) == 3
         for number, (layer_maps, expected) in enumerate(zip(maps, attended, strict=True)):
             block = encoder.blocks[number % len(encoder.blocks)]
-            x = block.attention_norm(layers[number]) if encoder.norm_place == "pre" else layers[number]
+            x = block.attention_norm(layers[number]) if encoder.norm_position == "pre" else layers[number]
             values = block.attention.query_key_value(x)[:, 64:].view(-1, 4, 8).transpose(0, 1).split(lengths, 1)
             actual = [(w @ v).transpose(0, 1).flatten(1) for w, v in zip(layer_maps, values, strict=True)]
             torch.testing.assert_close(torch.cat(actual), expected, rtol=1e-4, atol=1e-5)

@@ -54,7 +54,7 @@ def test_windows_with_bptt_state_equal_the_full_stream(cell: str, parts: int, or
     outputs = []
     for first, last in WINDOWS:
         outputs.append(read_window(encoder, window(first, last), parts, order))
-        encoder.carried.commit()
+        encoder.bptt_state.commit()
     torch.testing.assert_close(torch.cat(outputs, 1), read_stream(encoder))
 
 
@@ -62,18 +62,18 @@ def test_bptt_state_changes_only_on_commit():
     """A step repeated in more parts, after running out of memory, starts from the same state."""
     encoder = network()
     read_window(encoder, window(0, 7))
-    encoder.carried.commit()
+    encoder.bptt_state.commit()
     read_window(encoder, window(7, 14))
     repeated = read_window(encoder, window(7, 14), 3)
     torch.testing.assert_close(repeated, read_stream(encoder)[:, 7:14])
-    encoder.carried.commit()
+    encoder.bptt_state.commit()
     torch.testing.assert_close(read_window(encoder, window(14, 20)), read_stream(encoder)[:, 14:])
 
 
 def test_fresh_windows_start_from_zero_state():
     encoder = network()
     read_window(encoder, window(0, 7))
-    encoder.carried.commit()
+    encoder.bptt_state.commit()
     fresh = np.array([False, True, False, True, False])
     output = read_window(encoder, window(7, 14, fresh))
     encoder.eval()
@@ -86,7 +86,7 @@ def test_fresh_windows_start_from_zero_state():
 def test_gradients_stop_at_the_start_of_a_window():
     encoder = network()
     read_window(encoder, window(0, 7))
-    encoder.carried.commit()
+    encoder.bptt_state.commit()
     encoder.zero_grad()
     read_window(encoder, window(7, 14)).sum().backward()
     previous_ids, window_ids = (set(TOKENS[:, first:last].ravel().tolist()) for first, last in WINDOWS[:2])
@@ -98,30 +98,30 @@ def test_gradients_stop_at_the_start_of_a_window():
 def test_eval_mode_neither_uses_nor_changes_bptt_state():
     encoder = network()
     read_window(encoder, window(0, 7))
-    encoder.carried.commit()
-    state_before = {name: first.clone() for name, first in encoder.carried.state_tensors().items()}
+    encoder.bptt_state.commit()
+    state_before = {name: first.clone() for name, first in encoder.bptt_state.state_tensors().items()}
     encoder.eval()
     first, second = (read_window(encoder, window(7, 14)) for _ in range(2))
-    encoder.carried.commit()
+    encoder.bptt_state.commit()
     assert torch.equal(first, second)
     assert {name: first.tolist() for name, first in state_before.items()} == {
-        name: first.tolist() for name, first in encoder.carried.state_tensors().items()
+        name: first.tolist() for name, first in encoder.bptt_state.state_tensors().items()
     }
 
 
 def test_saved_bptt_state_continues_after_load():
     encoder, other = network(), network()
     read_window(encoder, window(0, 7))
-    assert encoder.carried.state_tensors() == {}  # nothing is committed yet
-    encoder.carried.commit()
-    saved = encoder.carried.state_tensors()
+    assert encoder.bptt_state.state_tensors() == {}  # nothing is committed yet
+    encoder.bptt_state.commit()
+    saved = encoder.bptt_state.state_tensors()
     assert sorted(saved) == ["0.0", "0.1", "1.0", "1.1"]  # h and c of two layers
     assert all(tensor.shape == (STREAMS, WIDTH) and not tensor.requires_grad for tensor in saved.values())
-    other.carried.load(saved)
+    other.bptt_state.load(saved)
     for tensor in saved.values():
         tensor.zero_()  # the loaded state is a copy
     torch.testing.assert_close(read_window(other, window(7, 14)), read_stream(other)[:, 7:14])
-    other.carried.clear()
+    other.bptt_state.clear()
     from_zero = read_window(other, window(7, 14))
     assert not torch.allclose(from_zero, read_stream(other)[:, 7:14])
 

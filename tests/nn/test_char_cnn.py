@@ -19,14 +19,14 @@ WIDTH, SYMBOL = 6, 4
 def char_cnn(activation: str = "relu", longest: int = 50, highways: int = 2) -> CharCNNEmbedding:
     spelling = CharIds(WORDS, longest, {"end": 0})
     embedding = CharCNNEmbedding(
-        spelling, WIDTH, symbol=SYMBOL, filters=FILTERS, highways=highways, activation=activation
+        spelling, WIDTH, char_size=SYMBOL, filters=FILTERS, num_highways=highways, activation=activation
     )
     return fill_parameters(embedding, dtype=torch.float64)
 
 
 def reference_vector(embedding: CharCNNEmbedding, symbols: list[int]) -> Tensor:
     """(D,) one word: all positions, padding included."""
-    assert len(symbols) == embedding.spelling.longest
+    assert len(symbols) == embedding.char_ids.longest
     x = torch.stack([embedding.character.weight[symbol] for symbol in symbols]).t()[None]  # (1, symbol, longest)
     features = []
     for (span, count), convolution in zip(FILTERS, embedding.filters, strict=True):
@@ -48,7 +48,7 @@ def reference_vector(embedding: CharCNNEmbedding, symbols: list[int]) -> Tensor:
 def test_char_cnn_and_gradients_equal_convolution_over_padded_words(words: list[int], activation: str):
     embedding = char_cnn(activation)
     actual = embedding(torch.tensor(words))
-    rows = embedding.spelling.char_rows(torch.tensor(words).numpy()).tolist()
+    rows = embedding.char_ids.char_rows(torch.tensor(words).numpy()).tolist()
     expected = torch.stack([reference_vector(embedding, row) for row in rows])
     assert float(expected.detach().std()) > 0.1
     torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-9)
@@ -101,12 +101,12 @@ def test_words_differing_beyond_maximum_length_have_equal_vectors():
 def test_oov_word_gets_vector_of_its_characters():
     embedding = char_cnn()
     known = embedding(torch.tensor([2]))[0]
-    cat_id, cats_id = embedding.spelling.oov_id("cat"), embedding.spelling.oov_id("cats")
+    cat_id, cats_id = embedding.char_ids.oov_id("cat"), embedding.char_ids.oov_id("cats")
     assert (cat_id, cats_id) == (11, 12)
     cat_vector, plural = embedding(torch.tensor([cat_id, cats_id]))
     torch.testing.assert_close(cat_vector, known)
-    torch.testing.assert_close(plural, reference_vector(embedding, embedding.spelling.encode_word("cats").tolist()))
-    assert embedding.vocabulary == len(WORDS)
+    torch.testing.assert_close(plural, reference_vector(embedding, embedding.char_ids.encode_word("cats").tolist()))
+    assert embedding.vocab_size == len(WORDS)
 
 
 def test_highway_starts_with_carry_bias():

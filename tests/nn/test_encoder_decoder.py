@@ -40,7 +40,7 @@ def encoder_decoder(norm: str, *, joint: bool) -> Model:
     embedding_settings = {"positions": CONTEXT, "placing": "sinusoid", "scale": WIDTH**0.5}
     source_embedding = InputEmbedding(VOCABULARY, WIDTH, **embedding_settings)
     target_embedding = source_embedding if joint else InputEmbedding(VOCABULARY, WIDTH, **embedding_settings)
-    settings = {"depth": DEPTH, "width": WIDTH, "heads": HEADS, "inner": INNER, "norm": norm, "activation": "relu"}
+    settings = {"depth": DEPTH, "width": WIDTH, "num_heads": HEADS, "inner": INNER, "norm": norm, "activation": "relu"}
     network = EncoderDecoder(
         Transformer(source_embedding, sees="all", **settings), TransformerDecoder(target_embedding, **settings)
     )

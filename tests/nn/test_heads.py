@@ -54,7 +54,7 @@ def test_label_head_losses_equal_torch_for_each_label_kind():
     logits = single(sequence_states)
     expected = functional.cross_entropy(logits[[0, 2]], target[[0, 2]], reduction="sum")
     torch.testing.assert_close(single.loss(sequence_states, target), expected)
-    weighted = initialize_head(LabelHead(WIDTH, 3, "first", dense=False, weights=(1.0, 2.0, 5.0)))
+    weighted = initialize_head(LabelHead(WIDTH, 3, "first", dense=False, class_weights=(1.0, 2.0, 5.0)))
     losses = functional.cross_entropy(logits[[0, 2]], target[[0, 2]], reduction="none")
     torch.testing.assert_close(weighted.loss(sequence_states, target), 5 * losses[0] + losses[1])
     multi_label = initialize_head(LabelHead(WIDTH, 3, "first", dense=False, kind="several"))

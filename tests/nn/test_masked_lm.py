@@ -25,12 +25,12 @@ ROOM = CONTEXT - 2
 
 def encoder_model(*, table: int = 32, transform: str | None = "gelu", pair: bool = True, shared: bool = False) -> Model:
     """A bidirectional model with weights so large that its predictions differ clearly between positions."""
-    embedding = InputEmbedding(VOCABULARY, table, positions=CONTEXT, segments=2, norm=True, epsilon=1e-12)
+    embedding = InputEmbedding(VOCABULARY, table, positions=CONTEXT, num_segments=2, norm=True, epsilon=1e-12)
     encoder = Transformer(
         embedding,
         depth=2,
         width=32,
-        heads=4,
+        num_heads=4,
         inner=64,
         norm="post",
         sees="all",

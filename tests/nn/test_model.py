@@ -18,7 +18,7 @@ def uninitialized_model(depth: int = 2, **options) -> Model:
     embedding = InputEmbedding(VOCABULARY, 32, positions=24)
     switches = {"norm": "pre", "sees": "past", "activation": "gelu"} | options
     return Model(
-        Transformer(embedding, depth=depth, width=32, heads=4, inner=64, **switches), {"next": LMHead(embedding)}
+        Transformer(embedding, depth=depth, width=32, num_heads=4, inner=64, **switches), {"next": LMHead(embedding)}
     )
 
 
@@ -56,7 +56,7 @@ def test_initial_std_is_that_of_gpt2_and_larger_for_narrow_models(width, spread)
     """A quarter of the width has twice the standard deviation, so sums over the width are as large."""
     embedding = InputEmbedding(500, width, positions=64)
     encoder = Transformer(
-        embedding, depth=8, width=width, heads=4, inner=2 * width, norm="pre", sees="past", activation="gelu-tanh"
+        embedding, depth=8, width=width, num_heads=4, inner=2 * width, norm="pre", sees="past", activation="gelu-tanh"
     )
     values = Model(encoder, {"next": LMHead(embedding)}).initialize(0).tensors()
     assert float(values["encoder.embedding.token.weight"].std()) == pytest.approx(spread, rel=0.02)
@@ -135,4 +135,4 @@ def test_gradients_of_batch_parts_sum_to_gradient_of_batch():
 def test_width_not_divisible_by_heads_is_refused():
     embedding = InputEmbedding(VOCABULARY, 30, positions=8)
     with pytest.raises(InputError, match="30 cannot be divided among 4 heads"):
-        Transformer(embedding, depth=1, width=30, heads=4, inner=8, norm="pre", sees="past", activation="relu")
+        Transformer(embedding, depth=1, width=30, num_heads=4, inner=8, norm="pre", sees="past", activation="relu")

@@ -32,7 +32,7 @@ def network(
     seed: int = 1,
 ) -> Model:
     """A model with parameters so large that all of them matter, biases included."""
-    encoder = NNLMEncoder(WordEmbedding(vocabulary, width), window=window, inner=inner, end=END)
+    encoder = NNLMEncoder(WordEmbedding(vocabulary, width), window=window, inner=inner, end_id=END)
     softmax = AdaptiveSoftmax(inner + (window * width if direct else 0), vocabulary, borders)
     model = Model(encoder, {"next": NNLMHead(softmax, direct=direct)}).initialize(seed)
     generator = torch.Generator().manual_seed(2)
@@ -131,7 +131,7 @@ def test_nnlm_scores_equal_plain_torch(window: int, direct: bool):
     window=st.integers(1, 5),
 )
 def test_nnlm_windows_hold_last_words_of_the_document(rows: list[list[int]], window: int):
-    encoder = NNLMEncoder(WordEmbedding(VOCABULARY, 2), window=window, inner=2, end=END)
+    encoder = NNLMEncoder(WordEmbedding(VOCABULARY, 2), window=window, inner=2, end_id=END)
     batch = inputs(rows)
     positions = encoder.window_positions(batch["tokens"], [len(row) for row in rows])
     words = torch.cat((batch["tokens"], torch.tensor([END])))[positions].tolist()

@@ -20,9 +20,9 @@ from forebear.nn.transformer import Transformer
 
 
 def uninitialized_model(placing, *, sees="past", segments=0, norm=False) -> Model:
-    embedding = InputEmbedding(VOCABULARY, 32, positions=24, placing=placing, segments=segments, norm=norm)
+    embedding = InputEmbedding(VOCABULARY, 32, positions=24, placing=placing, num_segments=segments, norm=norm)
     encoder = Transformer(
-        embedding, depth=2, width=32, heads=4, inner=64, norm="post", sees=sees, activation="gelu-tanh"
+        embedding, depth=2, width=32, num_heads=4, inner=64, norm="post", sees=sees, activation="gelu-tanh"
     )
     return Model(encoder, {"next": LMHead(embedding)})
 

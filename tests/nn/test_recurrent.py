@@ -126,7 +126,7 @@ def test_recurrent_layer_equals_step_by_step_reference(
 ):
     cell, _, options = KINDS[kind]
     layer = fill_parameters(
-        cell(INPUTS, WIDTH, backward=backward, clips=ClipLimits(0.5, 0.4) if clipped else ClipLimits(), **options)
+        cell(INPUTS, WIDTH, backward=backward, clip_limits=ClipLimits(0.5, 0.4) if clipped else ClipLimits(), **options)
     )
     for fast, reference in zip(*fast_and_reference(layer, tuple(rows), given_state), strict=True):
         torch.testing.assert_close(fast, reference, rtol=1e-9, atol=1e-11)
@@ -135,7 +135,9 @@ def test_recurrent_layer_equals_step_by_step_reference(
 @pytest.mark.parametrize("project", [None, NARROW], ids=["plain", "projected"])
 def test_lstm_with_packed_weights_equals_reference(project: int | None, monkeypatch: pytest.MonkeyPatch):
     """Large layers pack their weights, in float32 only."""
-    layer = fill_parameters(LSTMLayer(INPUTS, WIDTH, project=project, clips=ClipLimits(0.5, 0.4)), dtype=torch.float32)
+    layer = fill_parameters(
+        LSTMLayer(INPUTS, WIDTH, project=project, clip_limits=ClipLimits(0.5, 0.4)), dtype=torch.float32
+    )
     x = random_tensor(11, INPUTS, dtype=torch.float32).requires_grad_()
     monkeypatch.setattr(lstm_scan, "MIN_PACKED_WEIGHTS", 0)
     packed = record_packed_weights(monkeypatch)
@@ -162,7 +164,7 @@ def record_packed_weights(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
 
 def test_lstm_clips_cell_and_output_at_their_limits():
     """Some values of each are at the limit and some within."""
-    layer = fill_parameters(LSTMLayer(INPUTS, WIDTH, project=NARROW, clips=ClipLimits(0.5, 0.4)))
+    layer = fill_parameters(LSTMLayer(INPUTS, WIDTH, project=NARROW, clip_limits=ClipLimits(0.5, 0.4)))
     x, rows = random_tensor(19, INPUTS), (9, 6, 4)
     out, (h, c) = layer(x, rows)
     for values, limit in ((out, 0.4), (h, 0.4), (c, 0.5)):
@@ -219,7 +221,7 @@ def test_lstm_step_matches_worked_example():
     projected = single_unit_layer(LSTMLayer, *gates, project=1)
     projected.project.weight.data.fill_(-2.0)
     assert one_step(projected, 1.0, -1.0, 2.0) == pytest.approx([-2 * h, -2 * h, c], abs=1e-6)
-    clipped = single_unit_layer(LSTMLayer, *gates, project=1, clips=ClipLimits(1.0, 0.3))
+    clipped = single_unit_layer(LSTMLayer, *gates, project=1, clip_limits=ClipLimits(1.0, 0.3))
     clipped.project.weight.data.fill_(-2.0)  # the cell stops at 1, and -2 · ¼ · tanh 1 = -0.38 stops at -0.3
     assert one_step(clipped, 1.0, -1.0, 2.0) == pytest.approx([-0.3, -0.3, 1.0], abs=1e-6)
 

@@ -35,8 +35,8 @@ def model_of(kind: str) -> Model:
             RecurrentStack([LSTMLayer(WIDTH, 2 * WIDTH, project=WIDTH, backward=backward) for _ in range(2)], skip=True)
             for backward in (False, True)
         ]
-        heads = {"next": head, "previous": SoftmaxHead(softmax, first=WIDTH, shared=True)}
-        return fill_parameters(Model(BiLMEncoder(words, *directions, borders=(0, 0)), heads), dtype=torch.float32)
+        heads = {"next": head, "previous": SoftmaxHead(softmax, input_offset=WIDTH, is_shared=True)}
+        return fill_parameters(Model(BiLMEncoder(words, *directions, boundary_ids=(0, 0)), heads), dtype=torch.float32)
     layers = [CELLS.get(kind, LSTMLayer)(WIDTH, WIDTH) for _ in range(2)]
     return fill_parameters(
         Model(RecurrentEncoder(words, RecurrentStack(layers), dropout=0.5), {"next": head}), dtype=torch.float32
@@ -136,7 +136,7 @@ def test_elmo_next_token_scores_do_not_depend_on_later_tokens():
 def test_elmo_scores_start_with_its_border_token():
     """Text starts with ELMo's start border instead of the end token; other first tokens are read as they are."""
     model = model_of("both ways")
-    model.encoder.borders = (3, 7)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+    model.encoder.boundary_ids = (3, 7)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
     predictor, text_ids = RecurrentCausalLM(model), [5, 7, 9]
     with_border, with_other_token = np.array([7, *text_ids]), np.array([8, *text_ids])
     for row, ids_read in ((with_border, np.array([3, *text_ids])), (with_other_token, with_other_token)):

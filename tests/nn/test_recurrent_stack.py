@@ -37,7 +37,7 @@ def test_recurrent_layer_calls_overridden_linear(kind: str, rows: tuple[int, ...
         random_initial_state(layer, len(rows), torch.float32),
     )
     out, ends = layer(x, rows, state)
-    overridden = OtherLinear(layer.out, layer.gates * WIDTH, bias=layer.bias, device="meta")
+    overridden = OtherLinear(layer.out, layer.num_gates * WIDTH, bias=layer.has_recurrent_bias, device="meta")
     overridden.weight, overridden.bias = layer.state.weight, layer.state.bias
     layer.state = overridden
     calls = []

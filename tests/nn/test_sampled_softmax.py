@@ -95,10 +95,10 @@ def test_log_inclusion_prob_equals_observed_frequency():
 def test_eval_mode_computes_full_softmax():
     """Of a separate softmax and of one tied to the embedding."""
     x, weight, bias, target = random_problem()
-    softmax = AdaptiveSoftmax(WIDTH, WORDS, sampled=3)
+    softmax = AdaptiveSoftmax(WIDTH, WORDS, num_samples=3)
     softmax.scores.weight, softmax.scores.bias = nn.Parameter(weight), nn.Parameter(bias)
     words = WordEmbedding(WORDS, WIDTH)
-    head = LMHead(words, bias=True, sampled=3)
+    head = LMHead(words, bias=True, num_samples=3)
     words.token.weight, head.bias = nn.Parameter(weight), nn.Parameter(bias)
     expected = reference_loss(x, weight, bias, target).item()
     states = States([x], (ROWS,))
@@ -110,5 +110,5 @@ def test_eval_mode_computes_full_softmax():
 
 
 def test_sample_as_large_as_vocabulary_disables_sampling():
-    assert AdaptiveSoftmax(WIDTH, WORDS, sampled=WORDS).draws == 0
-    assert AdaptiveSoftmax(WIDTH, WORDS, sampled=WORDS - 1).draws == WORDS - 1
+    assert AdaptiveSoftmax(WIDTH, WORDS, num_samples=WORDS).num_samples == 0
+    assert AdaptiveSoftmax(WIDTH, WORDS, num_samples=WORDS - 1).num_samples == WORDS - 1

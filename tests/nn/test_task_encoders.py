@@ -24,7 +24,7 @@ SEGMENTS = ([0, 0, 1, 1, 1, 1], [0], [0, 1, 1, 1], [0, 0])  # the second and the
 
 
 def encoder(reader: str | None, *, pairs: bool = False, width: int = WIDTH, words: int = WIDTH) -> TaskEncoder:
-    result = TaskEncoder(WordEmbedding(10, words), reader=reader, width=width, pairs=pairs)
+    result = TaskEncoder(WordEmbedding(10, words), kind=reader, width=width, is_pair=pairs)
     Model(result, {}).initialize(3)
     return result.eval()
 

@@ -43,7 +43,7 @@ def test_sequence_longer_than_maximum_length_is_refused():
 def test_transformer_dropout_acts_in_training_only():
     embedding = InputEmbedding(53, 32, positions=24, dropout=0.5)
     encoder = Transformer(
-        embedding, depth=1, width=32, heads=4, inner=64, norm="pre", sees="past", activation="relu", dropout=0.5
+        embedding, depth=1, width=32, num_heads=4, inner=64, norm="pre", sees="past", activation="relu", dropout=0.5
     )
     model = Model(encoder, {"next": LMHead(embedding)}).initialize(0)
     rows = inputs(rows_of(8))
@@ -94,9 +94,9 @@ def test_bert_logits_equal_transformers():
         **weight_and_bias("heads.token.transform", "cls.predictions.transform.dense"),
         **weight_and_bias("heads.token.transform_norm", "cls.predictions.transform.LayerNorm"),
     }
-    embedding = InputEmbedding(53, 32, positions=24, segments=2, norm=True, epsilon=1e-12)
+    embedding = InputEmbedding(53, 32, positions=24, num_segments=2, norm=True, epsilon=1e-12)
     encoder = Transformer(
-        embedding, depth=2, width=32, heads=4, inner=64, norm="post", sees="all", activation="gelu", epsilon=1e-12
+        embedding, depth=2, width=32, num_heads=4, inner=64, norm="post", sees="all", activation="gelu", epsilon=1e-12
     )
     head = LMHead(embedding, bias=True, transform="gelu", epsilon=1e-12)
     model = Model(encoder, {"token": head}).load(convert_weights(peer.state_dict(), blocks, others, 2)).eval()
@@ -137,9 +137,9 @@ def test_albert_logits_equal_transformers():
         **weight_and_bias("heads.token.transform", "predictions.dense"),
         **weight_and_bias("heads.token.transform_norm", "predictions.LayerNorm"),
     }
-    embedding = InputEmbedding(53, 16, positions=24, segments=2, norm=True, epsilon=1e-12)
+    embedding = InputEmbedding(53, 16, positions=24, num_segments=2, norm=True, epsilon=1e-12)
     switches = {"norm": "post", "sees": "all", "activation": "gelu-tanh", "shared": True, "epsilon": 1e-12}
-    encoder = Transformer(embedding, depth=3, width=32, heads=4, inner=64, **switches)
+    encoder = Transformer(embedding, depth=3, width=32, num_heads=4, inner=64, **switches)
     head = LMHead(embedding, width=32, bias=True, transform="gelu-tanh", epsilon=1e-12)
     model = Model(encoder, {"token": head}).load(convert_weights(peer.state_dict(), blocks, others, 1)).eval()
     (row,) = rows_of(11)

@@ -95,7 +95,7 @@ def model_and_peer(*, norm="post", sees="all", activation="gelu", shared=False, 
     """Our model, a peer with equal large random weights, and the map of their names."""
     embedding = InputEmbedding(VOCABULARY, narrow or WIDTH, positions=CONTEXT, placing=placing)
     switches = {"norm": norm, "sees": sees, "activation": activation, "shared": shared}
-    encoder = Transformer(embedding, depth=DEPTH, width=WIDTH, heads=HEADS, inner=INNER, **switches)
+    encoder = Transformer(embedding, depth=DEPTH, width=WIDTH, num_heads=HEADS, inner=INNER, **switches)
     head = LMHead(embedding, width=WIDTH, transform="gelu" if narrow else None)
     torch.manual_seed(0)
     waves = None if placing == "learned" else embedding.position.weight

@@ -62,8 +62,8 @@ def test_sliding_window_counts_a_near_word_once():
 
 
 def test_sliding_window_truncates_long_answers_away_from_the_question():
-    assert sliding_window_answer("q", "q 1 2 3 4", longest=2)[1] == "1 2"
-    assert sliding_window_answer("q", "1 2 3 4 q", longest=2)[1] == "3 4"
+    assert sliding_window_answer("q", "q 1 2 3 4", max_units=2)[1] == "1 2"
+    assert sliding_window_answer("q", "1 2 3 4 q", max_units=2)[1] == "3 4"
 
 
 def test_sliding_window_without_candidates_answers_nothing():

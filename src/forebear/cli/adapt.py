@@ -58,19 +58,19 @@ class AdaptOptions:
     mixture_norm: Switch = False
     "Bring layers to one scale before they are mixed."
 
-    def fields(self) -> dict[str, Any]:
+    def adaptation_settings(self) -> dict[str, Any]:
         """The settings of `training.adaptation.Adaptation`."""
-        others = ("crf", "ordered", "dropout", "head_dropout")
-        values = {name: value for name, value in vars(self).items() if name not in others}
+        other_options = ("crf", "ordered", "dropout", "head_dropout")
+        values = {name: value for name, value in vars(self).items() if name not in other_options}
         return {**values, "dropout": self.head_dropout}
 
-    def options(self, task: str) -> dict[str, Any]:
+    def task_settings(self, task: str) -> dict[str, Any]:
         """The settings of the task."""
-        options = given_options(crf=self.crf or None, ordered=self.ordered)
+        settings = given_options(crf=self.crf or None, ordered=self.ordered)
         for name, task_of_option in (("crf", "tagging"), ("ordered", "pairs")):
-            if name in options and task != task_of_option:
+            if name in settings and task != task_of_option:
                 raise InputError(f"--{name} means nothing to {task}", hint=f"it is for {task_of_option}")
-        return options
+        return settings
 
 
 def adapt(
@@ -88,10 +88,10 @@ def adapt(
     resume: ResumedRun = None,
     overwrite: ReplaceRun = False,
     processes: ProcessOptions = ProcessOptions(),
-    adapting: AdaptOptions = AdaptOptions(),
+    adapt_options: AdaptOptions = AdaptOptions(),
     training: TrainingOptions = TrainingOptions(),
     examples: LabeledDataOptions = LabeledDataOptions(),
-    speaking: Output = Output(),
+    output: Output = Output(),
 ) -> None:
     """Teach a run a task from your labelled examples; Ctrl-C saves, and the same command (or --resume) goes on.
 
@@ -131,7 +131,7 @@ def adapt(
     from forebear.experiments.tag_plans import implied_task
     from forebear.training.worker_processes import launch_processes
 
-    with launch_processes(processes.processes, shard=processes.shard) as group, training_progress(speaking) as callback:
+    with launch_processes(processes.processes, shard=processes.shard) as group, training_progress(output) as callback:
         if group is None:
             return
         if resume is not None:
@@ -142,16 +142,19 @@ def adapt(
             raise InputError("what to adapt to what?", hint="forebear adapt RUN DATA, or --resume RUN")
         else:
             splits = {name: None if file is None else str(file) for name, file in (("dev", dev), ("test", test))}
-            labeled: dict[str, Any] = {"form": examples.form(), **examples.settings(), **splits}
-            source, notes = labeled_source(str(data), task=task or implied_task(run, data), **labeled)
+            source_options: dict[str, Any] = {"form": examples.detection_args(), **examples.settings(), **splits}
+            source, notes = labeled_source(str(data), task=task or implied_task(run, data), **source_options)
             for note in notes:
                 callback.on_note(note)
-            how: dict[str, Any] = {"how": adapting.fields(), "options": adapting.options(source.task)}
-            how |= {"size": size, "dropout": adapting.dropout, "settings": given_options(training)}
-            plan = pipeline.plan_adaptation(run, source, **how)
-            options = {"overwrite": overwrite, "callback": callback, "group": group, "command": command_line()}
-            result = _run_plan(plan, to, seeds, learning_curve, options)
-    speaking.emit({"folder": str(result.path), **result.metadata}, lambda console: print_adaptation(console, result))
+            plan_options: dict[str, Any] = {
+                "how": adapt_options.adaptation_settings(),
+                "options": adapt_options.task_settings(source.task),
+            }
+            plan_options |= {"size": size, "dropout": adapt_options.dropout, "settings": given_options(training)}
+            plan = pipeline.plan_adaptation(run, source, **plan_options)
+            run_options = {"overwrite": overwrite, "callback": callback, "group": group, "command": command_line()}
+            result = _run_plan(plan, to, seeds, learning_curve, run_options)
+    output.emit({"folder": str(result.path), **result.metadata}, lambda console: print_adaptation(console, result))
 
 
 def _run_plan(

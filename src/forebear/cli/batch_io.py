@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from forebear.data.labeled.row_to_example import LabeledFormat, RejectedRow
     from forebear.inference.run import Run
 
-STDIN_PATH = "/dev/stdin"  # what the front door makes of a lone -
-MAX_SHOWN_BYTES = 8  # bad ones of a line
-BATCH_LINES = 256  # lines of a file answered at once
-BATCH_CHARACTERS = 1 << 20  # or as many lines as have these together
+STDIN_PATH = "/dev/stdin"  # `main` replaces a lone - by it
+MAX_SHOWN_BYTES = 8  # undecodable bytes of a line
+BATCH_LINES = 256  # lines of a file in one batch
+BATCH_CHARACTERS = 1 << 20  # or as many lines as have this many characters in all
 DEFAULT_ENCODING = "utf-8"
-AskFn = Callable[[list[str]], list[Any]]  # texts into their answers
-_MARKED_BYTES = re.compile("[\udc00-\udcff]")  # bytes that are no text: halves of characters, which no text holds
+AnswerFn = Callable[[list[str]], list[Any]]  # texts → their answers
+_UNDECODABLE_BYTES = re.compile("[\udc00-\udcff]")  # as lone surrogates, which no text contains
 
 TextArguments = Annotated[list[str] | None, Parameter(negative="")]
 RunArgument = Annotated[Path, Parameter(help="The run's folder.")]
@@ -111,10 +111,10 @@ class BatchInputOptions:
         for source in find_sources([file]):
             blocks = MarkedTextBlocks(source, self.encoding or DEFAULT_ENCODING, "fail", Ledger())
             for number, line, _ in numbered_lines(blocks):
-                marked = [] if line.isascii() else _MARKED_BYTES.findall(line)
-                codes = " ".join(f"0x{ord(character) - 0xDC00:02x}" for character in marked[:MAX_SHOWN_BYTES])
-                ellipsis = " …" * (len(marked) > MAX_SHOWN_BYTES)
-                fault = f"not {blocks.encoding}: {codes}{ellipsis}" if marked else ""
+                bad_bytes = [] if line.isascii() else _UNDECODABLE_BYTES.findall(line)
+                hex_codes = " ".join(f"0x{ord(character) - 0xDC00:02x}" for character in bad_bytes[:MAX_SHOWN_BYTES])
+                ellipsis = " …" * (len(bad_bytes) > MAX_SHOWN_BYTES)
+                fault = f"not {blocks.encoding}: {hex_codes}{ellipsis}" if bad_bytes else ""
                 yield InputLine(line.removesuffix("\r"), source.name, number, fault)
 
     def reads_lines(self, texts: Sequence[str] | None) -> bool:
@@ -122,8 +122,7 @@ class BatchInputOptions:
         return self.input_file is not None or STDIN_PATH in (texts or ())
 
     def count_inputs(self, texts: Sequence[str] | None, *, blank: bool = False) -> int:
-        """How many texts there are; a fault in the last line is told before any work, also a `blank` one unless such
-        have answers too."""
+        """Number of texts. A fault is an error before any work; so is a blank line, unless `blank`."""
         count = 0
         for line in self.valid_inputs(texts):
             if line.file is not None and not blank and not line.text.strip():
@@ -136,22 +135,26 @@ class BatchInputOptions:
     def run_batch(
         self,
         lines: Iterable[InputLine],
-        ask: AskFn,
-        write: Callable[[Any], dict[str, Any] | str] = lambda answer: answer.to_dict(),
+        answer_batch: AnswerFn,
+        to_record: Callable[[Any], dict[str, Any] | str] = lambda answer: answer.to_dict(),
         batch_size: int = BATCH_LINES,
-        partial: PartialResults | None = None,
+        partial_results: PartialResults | None = None,
     ) -> list[Any]:
         """The answers to all lines, if there is no output file; otherwise they are written there and none is returned.
 
-        `write` makes a record of an answer, or a line of text. The file appears once it is complete. With `partial`, a
-        line without an answer does not end the batch.
+        `to_record` makes a record of an answer, or a line of text. The file appears once it is complete. With
+        `partial_results`, a line without an answer does not end the batch.
         """
 
         def answer_lines() -> Iterator[Any]:
-            for group in group_inputs(lines, batch_size):
-                yield from relocate_errors(group, ask) if partial is None else partial.collect(group, ask)
-            if partial is not None:
-                partial.raise_if_all_failed()
+            for batch in group_inputs(lines, batch_size):
+                yield from (
+                    relocate_errors(batch, answer_batch)
+                    if partial_results is None
+                    else partial_results.collect(batch, answer_batch)
+                )
+            if partial_results is not None:
+                partial_results.raise_if_all_failed()
 
         if self.output_file is None:
             return list(answer_lines())
@@ -162,15 +165,15 @@ class BatchInputOptions:
             is_empty = True
             for answer in answer_lines():
                 is_empty = False
-                record = write(answer)
+                record = to_record(answer)
                 file.write((record if isinstance(record, str) else _to_json(record)).encode() + b"\n")
             if is_empty:  # here, so that no empty file is taken for an answer
                 raise InputError("there is no text", hint='give "a text", or a file that has some: --in FILE')
         return []
 
-    def emit_written(self, result: dict[str, Any], summary: str, speaking: Output) -> None:
+    def emit_written(self, result: dict[str, Any], summary: str, output: Output) -> None:
         """Prints that the answers are in the output file."""
-        speaking.emit_summary(result | {"out": str(self.output_file)}, f"{summary}: {self.output_file}")
+        output.emit_summary(result | {"out": str(self.output_file)}, f"{summary}: {self.output_file}")
 
 
 def _to_json(record: dict[str, Any]) -> str:
@@ -186,39 +189,41 @@ def read_choices(choices: Sequence[str] | None) -> list[str] | None:
 
 def group_inputs(lines: Iterable[InputLine], batch_size: int) -> Iterator[list[InputLine]]:
     """Lines in batches, limited by their number and by characters, so that memory is bounded."""
-    group: list[InputLine] = []
+    batch: list[InputLine] = []
     characters = 0
     for line in lines:
-        group.append(line)
+        batch.append(line)
         characters += len(line.text)
-        if len(group) >= batch_size or characters >= BATCH_CHARACTERS:
-            yield group
-            group, characters = [], 0
-    if group:
-        yield group
+        if len(batch) >= batch_size or characters >= BATCH_CHARACTERS:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
 
 
-def relocate_errors(group: list[InputLine], ask: Callable[[list[str]], Any]) -> Any:
-    """Calls `ask`; an error about text n of the group becomes an error about its file and line."""
+def relocate_errors(batch: list[InputLine], answer_batch: Callable[[list[str]], Any]) -> Any:
+    """Calls `answer_batch`; an error about text n of the batch becomes an error about its file and line."""
     try:
-        return ask([line.text for line in group])
+        return answer_batch([line.text for line in batch])
     except InputError as error:
         if error.file is None and error.line is not None:
-            input_line = group[error.line - 1]
+            input_line = batch[error.line - 1]
             is_located = input_line.file is not None or repr(input_line.text) in error.message
             message = error.message if is_located else f"{error.message} ({input_line.text!r})"
             raise InputError(message, file=input_line.file, line=input_line.line, hint=error.hint) from error
         raise
 
 
-def ask_one_by_one(texts: Sequence[Any], ask: Callable[[Any], Any], *, numbered: bool = True) -> list[Any]:
-    """Calls `ask` for each text; errors get the number of the text, from 1, as their line."""
+def answer_one_by_one(
+    texts: Sequence[Any], answer_text: Callable[[Any], Any], *, has_line_numbers: bool = True
+) -> list[Any]:
+    """Calls `answer_text` for each text; errors get the number of the text, from 1, as their line."""
     answers = []
-    for number, text in enumerate(texts, 1):
+    for index, text in enumerate(texts, 1):
         try:
-            answers.append(ask(text))
+            answers.append(answer_text(text))
         except InputError as error:
-            error.line = error.line or (number if numbered and error.file is None else None)
+            error.line = error.line or (index if has_line_numbers and error.file is None else None)
             raise
     return answers
 
@@ -226,66 +231,68 @@ def ask_one_by_one(texts: Sequence[Any], ask: Callable[[Any], Any], *, numbered:
 def run_per_text(
     run: Run,
     texts: Sequence[str] | None,
-    many: BatchInputOptions,
-    speaking: Output,
-    ask: Callable[[str], Any],
+    batch_input: BatchInputOptions,
+    output: Output,
+    answer_text: Callable[[str], Any],
     *,
     hint: str,
-    done: str,
+    done_verb: str,
     draw: Callable[[Any, Any], object],
 ) -> None:
     """Runs a command text by text and draws the results, as draw(console, answer), or writes them to a file."""
     count = 0
 
-    def answer_group(group: list[str]) -> list[Any]:
+    def answer_group(texts_of_batch: list[str]) -> list[Any]:
         nonlocal count
-        count += len(group)
-        return ask_one_by_one(group, ask)
+        count += len(texts_of_batch)
+        return answer_one_by_one(texts_of_batch, answer_text)
 
-    answers = many.run_batch(many.valid_inputs(texts), answer_group)
+    answers = batch_input.run_batch(batch_input.valid_inputs(texts), answer_group)
     if not count:
         raise InputError("there is no text", hint=f"{hint}, or --in FILE")
-    if many.output_file is not None:
-        many.emit_written({"run": run.name, "texts": count}, f"{count_phrase(count, 'text')} {done}", speaking)
+    if batch_input.output_file is not None:
+        batch_input.emit_written(
+            {"run": run.name, "texts": count}, f"{count_phrase(count, 'text')} {done_verb}", output
+        )
         return
     result = {"run": run.name, "texts": [answer.to_dict() for answer in answers]}
-    speaking.emit(result, lambda console: [draw(console, answer) for answer in answers])
+    output.emit(result, lambda console: [draw(console, answer) for answer in answers])
 
 
-def open_run(folder: Path, verb: str, speaking: Output) -> Run:
+def open_run(folder: Path, verb: str, output: Output) -> Run:
     """Loads a run that supports a command; prints its notes."""
     from forebear.inference.run import Run
 
     loaded = Run.open(folder)
     loaded.require(verb)  # fails before any text is read
-    speaking.note(loaded.notes)
+    output.note(loaded.notes)
     return loaded
 
 
 @contextmanager
-def counting_progress(speaking: Output, what: str) -> Iterator[Callable[[int], None]]:
+def counting_progress(output: Output, unit: str) -> Iterator[Callable[[int], None]]:
     """Reports count and speed on stderr, periodically and at the end."""
     total = 0
 
-    def add(count: int) -> None:
+    def add_count(count: int) -> None:
         nonlocal total
         total += count
         report(total, 0)
 
-    started = time.monotonic()
-    with speaking.counter(what) as report:
-        yield add
-    seconds = time.monotonic() - started
-    if not speaking.quiet:
-        summary = f"{count_phrase(total, what.removesuffix('s'))} in {seconds:.1f} s"
-        print(f"{summary}, {total / max(seconds, 1e-9):,.0f} {what}/s", file=sys.stderr)  # noqa: T201
+    start_time = time.monotonic()
+    with output.counter(unit) as report:
+        yield add_count
+    seconds = time.monotonic() - start_time
+    if not output.quiet:
+        summary = f"{count_phrase(total, unit.removesuffix('s'))} in {seconds:.1f} s"
+        print(f"{summary}, {total / max(seconds, 1e-9):,.0f} {unit}/s", file=sys.stderr)  # noqa: T201
 
 
 # --- Examples for runs with a task head ---
 
 
 STRUCTURED_SUFFIXES = (".tsv", ".csv", ".jsonl", ".json", ".conll", ".bio", ".iob", ".bmes")
-MAX_SHOWN_ROWS = 10  # bad rows
+MAX_SHOWN_ROWS = 10  # rejected rows
 
 
 @Parameter(name="*")
@@ -306,18 +313,18 @@ class ExampleBatchOptions(BatchInputOptions):
 class PlainLines:
     """How examples and answers of a task are written a line each.
 
-    unit         what an example is, in the plural
-    description  what a line holds
-    parse        makes an example of a line
-    write        makes a line of an answer, for files other than JSON lines
-    gap          the line in place of an answer, for a row that could not be read
+    unit           what an example is, in the plural
+    description    what a line holds
+    parse_line     makes an example of a line
+    format_answer  makes a line of an answer, for files other than JSON lines
+    error_line     the line in place of an answer, for a row that could not be read
     """
 
     unit: str
     description: str
-    parse: Callable[[str], Any]
-    write: Callable[[Any], str]
-    gap: str = "\n"
+    parse_line: Callable[[str], Any]
+    format_answer: Callable[[Any], str]
+    error_line: str = "\n"
 
 
 @dataclass
@@ -345,7 +352,8 @@ class ExampleStream:
         self.rejected_positions += [self.count] * (len(self.rejected) - len(self.rejected_positions))
 
     def _file_examples(self) -> Iterator[Any]:
-        """Examples of the input file, in the format of the training data or one per line; rejected rows go to `bad`."""
+        """Examples of the input file, in the format of the training data or one per line; rejected rows go to
+        `self.rejected`."""
         if (file := self.batch_options.input_file) is None:
             return iter(())
         name = file.name.removesuffix(".gz").removesuffix(".zst")
@@ -369,12 +377,12 @@ class ExampleStream:
         from forebear.data.labeled.source import read_examples
 
         assert self.run.task is not None
-        previous, file_format = self.count, _labeled_format(self.run, file, self.batch_options.encoding)
-        rules: dict[str, Any] = {"labels": "optional", "on_bad_rows": "skip", "bad": self.rejected}
+        count_before, file_format = self.count, _labeled_format(self.run, file, self.batch_options.encoding)
+        options: dict[str, Any] = {"labels": "optional", "on_bad_rows": "skip", "bad": self.rejected}
         try:
-            yield from read_examples([str(file)], self.run.task.name, file_format, **rules)
+            yield from read_examples([str(file)], self.run.task.name, file_format, **options)
         except InputError as error:
-            if self.count == previous and (self.rejected or error.message.startswith("there is no column")):
+            if self.count == count_before and (self.rejected or error.message.startswith("there is no column")):
                 error.hint = f"the run learned from {_describe_format(file_format)}: write the file so"
             elif error.byte is not None and error.message.startswith("not "):
                 error.hint = "mend the file, or name the right --encoding (gb18030, big5, …)"
@@ -383,28 +391,28 @@ class ExampleStream:
     def _read_plain_lines(self, file: Path) -> Iterator[Any]:
         from forebear.data.labeled.row_to_example import RejectedRow
 
-        previous = self.count
+        count_before = self.count
         for input_line in self.batch_options.read_inputs():
             example, fault = None, input_line.fault
             try:
-                example = None if fault else self.lines.parse(input_line.text)
+                example = None if fault else self.lines.parse_line(input_line.text)
             except InputError as error:
                 fault = error.message
             if fault:
                 self.rejected.append(RejectedRow(input_line.file or str(file), input_line.line, fault))
             else:
                 yield example
-        if self.rejected and self.count == previous:
-            first = self.rejected[0]
+        if self.rejected and self.count == count_before:
+            first_rejected = self.rejected[0]
             hint = f"a line holds {self.lines.description}; another encoding is named with --encoding"
-            message = f"all lines are bad; this one: {first.reason}"
-            raise InputError(message, file=first.file, line=first.line, hint=hint)
+            message = f"all lines are bad; this one: {first_rejected.reason}"
+            raise InputError(message, file=first_rejected.file, line=first_rejected.line, hint=hint)
 
     def interleave_rejected(self, answers: Iterable[Any]) -> Iterator[Any]:
         """The answers with each rejected row at its position."""
         num_yielded = 0
-        for number, answer in enumerate(answers):
-            while num_yielded < len(self.rejected_positions) and self.rejected_positions[num_yielded] <= number:
+        for index, answer in enumerate(answers):
+            while num_yielded < len(self.rejected_positions) and self.rejected_positions[num_yielded] <= index:
                 yield self.rejected[num_yielded]
                 num_yielded += 1
             yield answer
@@ -436,23 +444,23 @@ def _describe_format(file_format: LabeledFormat) -> str:
 
 def run_task_command(
     run: Run,
-    examples_given: list[Any],
-    many: BatchInputOptions,
-    speaking: Output,
+    argument_examples: list[Any],
+    batch_input: BatchInputOptions,
+    output: Output,
     lines: PlainLines,
     draw: Callable[[Any, Any], object],
 ) -> None:
     """Answers for the given examples and those of --in, drawn (console, answer) or written to --out."""
     from forebear.inference.predict import format_predictions
 
-    examples = ExampleStream(run, examples_given, many, lines)
+    examples = ExampleStream(run, argument_examples, batch_input, lines)
     answers: list[Any] = []
-    with speaking.counter(lines.unit) as progress:
+    with output.counter(lines.unit) as progress:
         predictions = format_predictions(run, examples, progress)
-        if many.output_file is None:
+        if batch_input.output_file is None:
             answers = list(predictions)
         else:
-            _write_answers(many.output_file, examples.interleave_rejected(predictions), lines)
+            _write_answers(batch_input.output_file, examples.interleave_rejected(predictions), lines)
     rejected, count = examples.rejected, examples.count
     for row in rejected[:MAX_SHOWN_ROWS]:
         print(f"not read: {row}", file=sys.stderr)  # noqa: T201
@@ -460,11 +468,11 @@ def run_task_command(
         print(f"not read: {len(rejected) - MAX_SHOWN_ROWS:,} more", file=sys.stderr)  # noqa: T201
     result: dict[str, Any] = {"run": run.name, "count": count}
     result["bad"] = [{"file": row.file, "line": row.line, "reason": row.reason} for row in rejected]
-    if many.output_file is not None:
-        many.emit_written(result, count_phrase(count, lines.unit.removesuffix("s")), speaking)
+    if batch_input.output_file is not None:
+        batch_input.emit_written(result, count_phrase(count, lines.unit.removesuffix("s")), output)
         return
     result["answers"] = [answer.to_dict() for answer in answers]
-    speaking.emit(result, lambda console: [draw(console, answer) for answer in answers])
+    output.emit(result, lambda console: [draw(console, answer) for answer in answers])
 
 
 def _write_answers(file: Path, answers: Iterable[Any], lines: PlainLines) -> None:
@@ -472,20 +480,22 @@ def _write_answers(file: Path, answers: Iterable[Any], lines: PlainLines) -> Non
     from forebear.data.io.atomic import atomic_write, explain_disk_errors
     from forebear.data.labeled.row_to_example import RejectedRow
 
-    as_json = file.name.endswith((".jsonl", ".json"))
+    writes_json = file.name.endswith((".jsonl", ".json"))
     with explain_disk_errors(file), atomic_write(file) as output:
         for answer in answers:
             if isinstance(answer, RejectedRow):
-                line = _to_json({"line": answer.line, "error": answer.reason}) + "\n" if as_json else lines.gap
+                line = (
+                    _to_json({"line": answer.line, "error": answer.reason}) + "\n" if writes_json else lines.error_line
+                )
             else:
-                line = _to_json(answer.to_dict()) + "\n" if as_json else lines.write(answer)
+                line = _to_json(answer.to_dict()) + "\n" if writes_json else lines.format_answer(answer)
             output.write(line.encode("utf-8", "replace"))
 
 
 # --- Batches in which some texts fail: they keep their positions, and are reported at the end ---
 
 
-MAX_NAMED_FAILURES = 5  # texts without an answer that are told one by one; of lines, twice as many numbers
+MAX_NAMED_FAILURES = 5  # texts without an answer that are listed one by one; of lines, twice as many numbers
 
 
 @dataclass(frozen=True)
@@ -520,10 +530,10 @@ class PartialResults:
     def count(self) -> int:
         return self.num_answered + len(self.failures)
 
-    def collect(self, group: list[InputLine], ask: AskFn) -> list[Any]:
+    def collect(self, batch: list[InputLine], answer_batch: AnswerFn) -> list[Any]:
         """A result or a FailedInput for every line."""
         results = []
-        for line, answer in zip(group, _ask_each([line.text for line in group], ask), strict=True):
+        for line, answer in zip(batch, _answer_each([line.text for line in batch], answer_batch), strict=True):
             if isinstance(answer, InputError):
                 answer = FailedInput(self.record(line.text), line.file, line.line, answer)
                 self.failures.append(answer)
@@ -536,16 +546,16 @@ class PartialResults:
         """Raises the first error if no text has a result."""
         if self.num_answered or not self.failures:
             return
-        first = self.failures[0]
+        first_failure = self.failures[0]
         others = f"; nor have the other {len(self.failures) - 1:,} an answer" if len(self.failures) > 1 else ""
-        message, hint = f"{first.error.message}{others}", first.error.hint
-        raise InputError(message, file=first.file, line=first.line, hint=hint) from first.error
+        message, hint = f"{first_failure.error.message}{others}", first_failure.error.hint
+        raise InputError(message, file=first_failure.file, line=first_failure.line, hint=hint) from first_failure.error
 
-    def emit_failures(self, result: dict[str, Any], speaking: Output) -> None:
+    def emit_failures(self, result: dict[str, Any], output: Output) -> None:
         """Adds the number of failures to the result and prints which ones on stderr."""
         if self.failures:
             result["unanswered"] = len(self.failures)
-            speaking.note(self._notes())
+            output.note(self._notes())
 
     def _notes(self) -> list[str]:
         arguments = [failure for failure in self.failures if failure.line is None]
@@ -562,16 +572,16 @@ class PartialResults:
         return notes
 
 
-def _ask_each(texts: list[str], ask: AskFn) -> list[Any]:
+def _answer_each(texts: list[str], answer_batch: AnswerFn) -> list[Any]:
     """A result or an error for each text: an error about one text splits the batch there."""
     answers: list[Any] = []
     while texts:
         try:
-            return answers + list(ask(texts))
+            return answers + list(answer_batch(texts))
         except InputError as error:
-            failed = 1 if len(texts) == 1 else error.line
-            if failed is None or error.file is not None:
+            failed_number = 1 if len(texts) == 1 else error.line
+            if failed_number is None or error.file is not None:
                 raise
-            answers += [*_ask_each(texts[: failed - 1], ask), error]
-            texts = texts[failed:]
+            answers += [*_answer_each(texts[: failed_number - 1], answer_batch), error]
+            texts = texts[failed_number:]
     return answers

@@ -19,13 +19,15 @@ from forebear.errors import InputError
 if TYPE_CHECKING:
     from forebear.experiments.comparison.results import TaskComparison, TextComparison, TextComparisonRow
 
-LEGEND = (
+WORD_FILES_LEGEND = (
     "files of words: Spearman's correlation with what people say of all pairs, a missing one having the mean cosine; "
     "or the share of all analogies that are solved, a missing one being wrong; in brackets how many are covered"
 )
 NOT_APPLICABLE = "—"
 DEFAULT_FOLDER = Path("comparison")
-TEXTS = "Text files (also .gz, .zst), folders, quoted globs such as 'texts/**/*.txt', or a corpus that was prepared."
+TEXTS_HELP = (
+    "Text files (also .gz, .zst), folders, quoted globs such as 'texts/**/*.txt', or a corpus that was prepared."
+)
 
 
 @Parameter(name="*", group=Group("A task of your own"))
@@ -49,7 +51,7 @@ class ComparisonTaskOptions:
 
 def compare(
     texts: Annotated[
-        list[str] | None, Parameter(help=f"{TEXTS} May be left out with --runs and --task or --words.")
+        list[str] | None, Parameter(help=f"{TEXTS_HELP} May be left out with --runs and --task or --words.")
     ] = None,
     /,
     *,
@@ -66,10 +68,10 @@ def compare(
     limit: float | None = None,
     words: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
     overwrite: Switch = False,
-    on_task: ComparisonTaskOptions = ComparisonTaskOptions(),
-    examples: ComparisonDataOptions = ComparisonDataOptions(),
+    task_options: ComparisonTaskOptions = ComparisonTaskOptions(),
+    data_options: ComparisonDataOptions = ComparisonDataOptions(),
     reading: ReadingOptions = ReadingOptions(),
-    speaking: Output = Output(),
+    output: Output = Output(),
 ) -> None:
     """Train every milestone on the same text, split and budget; a table, and a page with a cost–quality plot.
 
@@ -118,32 +120,34 @@ def compare(
     from forebear.experiments.comparison.compare import compare_on_text
     from forebear.experiments.comparison.verdict import text_conclusions
 
-    if on_task.runs and words and on_task.task is None and not texts:
+    if task_options.runs and words and task_options.task is None and not texts:
         unused = {"--time": time, "--seeds": seeds != 1, "--only": only, "--size": size, "--tokenizer": tokenizer}
         unused |= {"--vocabulary": vocabulary, "--threads": threads, "--prompt": prompt, "--limit": limit}
-        _compare_words(on_task.runs, words, unused | {"--overwrite": overwrite, "--to": to != DEFAULT_FOLDER}, speaking)
+        _compare_words(
+            task_options.runs, words, unused | {"--overwrite": overwrite, "--to": to != DEFAULT_FOLDER}, output
+        )
         return
     if seeds < 1:
         raise InputError(f"--seeds is {seeds}", hint="give a number of at least 1")
-    _refuse_unused_settings(on_task, examples, {"prompt": prompt, "limit": limit, "words": words or None})
+    _refuse_unused_settings(task_options, data_options, {"prompt": prompt, "limit": limit, "words": words or None})
     sizes = [item.partition("=") for item in size.split(",")] if size else []
     if not all(name and equals and value for name, equals, value in sizes):
         raise InputError(f"--size is {size!r}", hint="say which milestone's: --size gpt2=mini,ngram=five")
     options: dict[str, Any] = {"to": to, "only": only.split(",") if only else None, "time": time, "seeds": seeds}
     options |= {"size": {name: value for name, _, value in sizes}, "tokenizer": tokenizer, "vocabulary": vocabulary}
-    options |= {"held_out": held_out, "threads": threads, "source": TextSource((), reading.reading())}
+    options |= {"held_out": held_out, "threads": threads, "source": TextSource((), reading.text_format())}
     options |= {"overwrite": overwrite, "command": command_line()}
-    if on_task.task is None:
-        with comparison_progress(speaking) as on_progress:
+    if task_options.task is None:
+        with comparison_progress(output) as on_progress:
             options |= {"limit": limit, "prompt": prompt, "words": words or (), "on_progress": on_progress}
             comparison = compare_on_text(texts or [], **options)
         result = _result(comparison, to, text_conclusions(comparison))
-        speaking.emit(result, lambda console: print_comparison(console, comparison, result))
+        output.emit(result, lambda console: print_comparison(console, comparison, result))
     else:
-        _compare_on_task(texts or [], options, on_task, examples, speaking)
+        _compare_on_task(texts or [], options, task_options, data_options, output)
 
 
-def _compare_words(runs: Sequence[str], files: Sequence[str], unused: Mapping[str, Any], speaking: Output) -> None:
+def _compare_words(runs: Sequence[str], files: Sequence[str], unused: Mapping[str, Any], output: Output) -> None:
     """Compares finished runs on word-similarity and analogy files; training options are rejected."""
     from forebear.experiments.comparison.trials import compare_words
 
@@ -162,14 +166,14 @@ def _compare_words(runs: Sequence[str], files: Sequence[str], unused: Mapping[st
                 cells.append(_metric_cell(None if result is None else result.metric, coverage))
             table.add_row(row.run, str(row.year), row.title, *cells)
         console.print(table)
-        console.dim(LEGEND)
+        console.dim(WORD_FILES_LEGEND)
         for row in rows:
             if row.error:
                 console.plain(f"{row.run}: {row.error}", style="red")
             for note in dict.fromkeys(file.note for file in row.files if file.note):
                 console.plain(f"{row.run}: {note}", style="yellow")
 
-    speaking.emit({"runs": [row.to_dict() for row in rows]}, draw)
+    output.emit({"runs": [row.to_dict() for row in rows]}, draw)
 
 
 def _metric_cell(score: float | None, coverage: tuple[int, int] | None) -> str:
@@ -178,12 +182,12 @@ def _metric_cell(score: float | None, coverage: tuple[int, int] | None) -> str:
 
 
 def _refuse_unused_settings(
-    on_task: ComparisonTaskOptions, examples: ComparisonDataOptions, text_settings: dict[str, Any]
+    task_options: ComparisonTaskOptions, data_options: ComparisonDataOptions, text_settings: dict[str, Any]
 ) -> None:
     """Rejects settings that would have no effect."""
-    if on_task.task is None:
+    if task_options.task is None:
         names = {"encoding": "examples-encoding"}
-        for options in (on_task, examples):
+        for options in (task_options, data_options):
             for name in (field.name for field in fields(options) if getattr(options, field.name) != field.default):
                 hint = "say which task and examples: --task classification train.tsv"
                 hint += "; or compare runs by words, without a text: --words FILE" if name == "runs" else ""
@@ -191,48 +195,60 @@ def _refuse_unused_settings(
                 raise InputError(f"--{flag} means nothing without --task", hint=hint)
     elif any(value is not None for value in text_settings.values()):
         raise InputError("--prompt, --limit and --words mean nothing beside --task", hint="leave them out")
-    elif on_task.test is not None and examples.test_share != ComparisonDataOptions.test_share:
+    elif task_options.test is not None and data_options.test_share != ComparisonDataOptions.test_share:
         raise InputError("--test-share means nothing beside --test", hint="leave one of them out")
 
 
 def _result(comparison: TextComparison | TaskComparison, folder: Path, verdict: list[str]) -> dict[str, Any]:
     from forebear.experiments.comparison.compare import COMPARISON_PAGE
 
-    places = {"folder": str(folder), "page": str(folder / COMPARISON_PAGE)}
-    return {**comparison.to_dict(), **places, "verdict": verdict}
+    paths = {"folder": str(folder), "page": str(folder / COMPARISON_PAGE)}
+    return {**comparison.to_dict(), **paths, "verdict": verdict}
 
 
 def _compare_on_task(
     texts: list[str],
     options: dict[str, Any],
-    on_task: ComparisonTaskOptions,
-    examples: ComparisonDataOptions,
-    speaking: Output,
+    task_options: ComparisonTaskOptions,
+    data_options: ComparisonDataOptions,
+    output: Output,
 ) -> None:
     from forebear.experiments.comparison.compare import compare_on_task, usage_command
     from forebear.experiments.comparison.verdict import task_conclusions
 
-    assert on_task.task is not None
-    options |= {"task": on_task.task, "test": on_task.test, "dev": on_task.dev, "runs": on_task.runs or ()}
-    options |= {"adapt_time": on_task.adapt_time, "ablate": on_task.ablate.split(",") if on_task.ablate else ()}
-    options |= {"test_share": examples.test_share, "form": examples.form(), "labelled": examples.settings()}
-    with comparison_progress(speaking, unit="") as on_progress:
+    assert task_options.task is not None
+    options |= {
+        "task": task_options.task,
+        "test": task_options.test,
+        "dev": task_options.dev,
+        "runs": task_options.runs or (),
+    }
+    options |= {
+        "adapt_time": task_options.adapt_time,
+        "ablate": task_options.ablate.split(",") if task_options.ablate else (),
+    }
+    options |= {
+        "test_share": data_options.test_share,
+        "form": data_options.detection_args(),
+        "labelled": data_options.settings(),
+    }
+    with comparison_progress(output, unit="") as on_progress:
         comparison = compare_on_task(texts, **options, on_progress=on_progress)
     result = _result(comparison, options["to"], task_conclusions(comparison))
     best = comparison.best
     result["use"] = usage_command(comparison, best, options["to"]) if best is not None else None
-    speaking.emit(result, lambda console: _draw_task_comparison(console, comparison, result))
+    output.emit(result, lambda console: _print_task_comparison(console, comparison, result))
 
 
 @contextmanager
-def comparison_progress(speaking: Output, unit: str = " nats") -> Iterator[Callable[[str, int, Any], object]]:
+def comparison_progress(output: Output, unit: str = " nats") -> Iterator[Callable[[str, int, Any], object]]:
     """Progress on stderr: a status line on a terminal, and a line for each result."""
     from forebear.experiments.comparison.results import TaskTrial, TextTrial
 
-    console = RichConsole(stderr=True, highlight=False, quiet=speaking.quiet)
+    console = RichConsole(stderr=True, highlight=False, quiet=output.quiet)
     with console.status("reading the text") as status:
 
-        def hear(name: str, seed: int, event: dict[str, Any] | TextTrial | TaskTrial) -> None:
+        def on_event(name: str, seed: int, event: dict[str, Any] | TextTrial | TaskTrial) -> None:
             if isinstance(event, dict):
                 losses = event.get("held_out") or event.get("losses") or {}
                 loss_text = "".join(f", {name} {loss:.3f}{unit}" for name, loss in losses.items())
@@ -246,7 +262,7 @@ def comparison_progress(speaking: Output, unit: str = " nats") -> Iterator[Calla
             bits = bits if event.told_apart is None else f"{event.told_apart:.1%} of neighbours told apart"
             console.print(f"{name}, seed {seed}: {event.error or bits}", markup=False, soft_wrap=True)
 
-        yield hear
+        yield on_event
 
 
 def print_comparison(console: Console, comparison: TextComparison, result: dict[str, Any]) -> None:
@@ -262,7 +278,7 @@ def print_comparison(console: Console, comparison: TextComparison, result: dict[
         table.add_row("", "true entropy", f"{comparison.limit:.3f}", *[""] * 6, "limit", style="dim")
     console.print(table)
     print_other_metrics(console, comparison)
-    _draw_errors(console, comparison)
+    _print_errors(console, comparison)
     for text in (*result["verdict"], *filter(None, [comparison.facts.get("note")])):
         console.print(text, markup=False)
     console.plain(f"the page: {result['page']}")
@@ -302,16 +318,16 @@ def print_other_metrics(console: Console, comparison: TextComparison) -> None:
     if table.row_count:
         console.print(table)
         if comparison.word_file_names:
-            console.dim(LEGEND)
+            console.dim(WORD_FILES_LEGEND)
 
 
-def _draw_errors(console: Console, comparison: TextComparison | TaskComparison) -> None:
+def _print_errors(console: Console, comparison: TextComparison | TaskComparison) -> None:
     for row in comparison.rows:
         if row.error:
             console.plain(f"{row.title}: {row.error}", style="red")
 
 
-def _draw_task_comparison(console: Console, comparison: TaskComparison, result: dict[str, Any]) -> None:
+def _print_task_comparison(console: Console, comparison: TaskComparison, result: dict[str, Any]) -> None:
     from forebear.experiments.comparison.report import table_cells, table_columns, table_legend
     from forebear.experiments.comparison.verdict import format_points
 
@@ -325,7 +341,7 @@ def _draw_task_comparison(console: Console, comparison: TaskComparison, result: 
         table.add_row("", baseline.name, format_points(baseline.score), style="dim")
     console.print(table)
     console.print(table_legend(comparison), style="dim", markup=False)
-    _draw_errors(console, comparison)
+    _print_errors(console, comparison)
     for text in result["verdict"]:
         console.plain(text)
     for row in comparison.rows:

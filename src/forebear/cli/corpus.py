@@ -40,7 +40,7 @@ def corpus(
     overwrite: Switch = False,
     cleaning: Annotated[CleaningRules, Parameter(name="*", group=CLEANING)] = CleaningRules(),
     reading: ReadingOptions = ReadingOptions(),
-    speaking: Output = Output(),
+    output: Output = Output(),
 ) -> None:
     """Examine text: what it is, what is wrong with it, what would be dropped; and clean it.
 
@@ -64,24 +64,24 @@ def corpus(
     from forebear.data.io.files import find_sources
     from forebear.data.tokenizers.tokenizer import Tokenizer
 
-    text_format = reading.reading()
+    text_format = reading.text_format()
     if clean is None and (cleaning != CleaningRules() or overwrite):
         raise InputError("rules for cleaning have no effect without --clean", hint="add --clean OUT, or leave them out")
     sources = find_sources(texts) if clean is not None and clean.exists() else ()
     if clean is not None and any(os.path.samefile(clean, source.path) for source in sources):
         raise InputError("is one of the texts to be cleaned", file=clean, hint="choose another name for --clean")
     tokenizers_given: dict[str, Tokenizer] = {str(path): Tokenizer.load(path) for path in tokenizer}
-    with speaking.progress("examining") as progress:
+    with output.progress("examining") as progress:
         documents, ledger = _read_with_progress(texts, text_format, progress)
         report = text_report(documents, ledger=ledger, tokenizers=tokenizers_given or None)
     ledger.verify()
     result: dict[str, Any] = {**report.to_dict(), "ledger": ledger.to_dict()}
     if clean is not None:
-        with speaking.progress("cleaning") as progress:
+        with output.progress("cleaning") as progress:
             documents, ledger = _read_with_progress(texts, text_format, progress)
             write_documents(clean_documents(documents, cleaning, ledger), clean, ledger, overwrite=overwrite)
         result["cleaned"] = {"file": str(clean), "rules": asdict(cleaning), "ledger": ledger.to_dict()}
-    speaking.emit(result, lambda console: _draw_report(console, report, ledger, clean))
+    output.emit(result, lambda console: _print_report(console, report, ledger, clean))
 
 
 def _read_with_progress(
@@ -94,15 +94,15 @@ def _read_with_progress(
     ledger = Ledger()
     total = sum(source.file_stamp()[2] for source in find_sources(texts))
 
-    def passing(documents: Iterable[Document]) -> Iterator[Document]:
+    def report_progress(documents: Iterable[Document]) -> Iterator[Document]:
         for document in documents:
             progress(ledger.position, total)
             yield document
 
-    return passing(text_format.documents_in(find_sources(texts, ledger), ledger)), ledger
+    return report_progress(text_format.documents_in(find_sources(texts, ledger), ledger)), ledger
 
 
-def _draw_report(console: Console, report: CorpusReport, ledger: Ledger, cleaned: Path | None) -> None:
+def _print_report(console: Console, report: CorpusReport, ledger: Ledger, cleaned: Path | None) -> None:
     size = report.size
     extent = f"{size['lines']:,} lines, {size['characters']:,} characters, {size['bytes']:,} bytes"
     console.print(f"[bold]{size['documents']:,} documents[/], {extent}")
@@ -115,13 +115,13 @@ def _draw_report(console: Console, report: CorpusReport, ledger: Ledger, cleaned
     table = Table("", ">", "", title="Languages of the documents, scripts of the letters")
     for counts in (report.languages, report.scripts["letters"]):
         total = max(sum(counts.values()), 1)
-        for name, number in sorted(counts.items(), key=lambda pair: -pair[1])[:6]:
-            table.add_row(name, f"{number / total:.1%}", text_bar(number / total))
+        for name, count in sorted(counts.items(), key=lambda pair: -pair[1])[:6]:
+            table.add_row(name, f"{count / total:.1%}", text_bar(count / total))
         table.add_section()
     console.print(table)
     if report.chinese["is"]:
         console.print(f"Chinese: {report.chinese['is']}")
-    _draw_tokenizers(console, report)
+    _print_tokenizers(console, report)
     if dropped := [counts for counts in report.would_drop if counts["documents"] or counts["characters"]]:
         rows = ((drop["option"], f"{drop['documents']:,}", f"{drop['characters']:,}") for drop in dropped)
         console.table("rule", ">documents", ">characters", title="What cleaning would change or drop", rows=rows)
@@ -136,7 +136,7 @@ def _draw_report(console: Console, report: CorpusReport, ledger: Ledger, cleaned
             console.print(f"          → {escape(issue.hint)}", soft_wrap=True)
 
 
-def _draw_tokenizers(console: Console, report: CorpusReport) -> None:
+def _print_tokenizers(console: Console, report: CorpusReport) -> None:
     sample = report.tokenizers["sample"]
     title = f"Tokenizers on a sample of {sample['characters']:,} characters"
     table = Table("tokenizer", ">entries", ">characters a token", ">unknown", "for example", title=title)
@@ -144,9 +144,9 @@ def _draw_tokenizers(console: Console, report: CorpusReport) -> None:
         figures = (f"{stats['size']:,}", f"{stats['characters_per_token']:.2f}", f"{stats['unknown_share']:.2%}")
         table.add_row(name, *figures, " ".join(stats["examples"][:5]))
     console.print(table)
-    learned = report.tokenizers["trained_on"]
-    if learned["characters"]:
-        source = "these very" if learned == sample else f"{learned['characters']:,} other"
+    training_sample = report.tokenizers["trained_on"]
+    if training_sample["characters"]:
+        source = "these very" if training_sample == sample else f"{training_sample['characters']:,} other"
         console.print(f"(learned from {source} characters of the same text)")
 
 
@@ -163,8 +163,8 @@ def prepare(
     entities: Path | None = None,
     workers: int | None = None,
     reading: ReadingOptions = ReadingOptions(),
-    learning: TokenizerOptions = TokenizerOptions(),
-    speaking: Output = Output(),
+    tokenizer_options: TokenizerOptions = TokenizerOptions(),
+    output: Output = Output(),
 ) -> None:
     """Turn text into a corpus: token ids on disk, with a ledger that shows nothing was lost.
 
@@ -201,27 +201,32 @@ def prepare(
     from forebear.data.entities import EntityDictionary
     from forebear.data.source import tokenizer_for
 
-    if tokenizer not in TOKENIZER_KINDS and replace(learning, lower=None) != TokenizerOptions():
+    if tokenizer not in TOKENIZER_KINDS and replace(tokenizer_options, lower=None) != TokenizerOptions():
         message = "this tokenizer is given, not learned, so that options for learning have no effect"
         hint = f"leave out --size and its like, or choose one of {', '.join(TOKENIZER_KINDS)}"
         raise InputError(message, file=tokenizer, hint=hint)
-    text_format, segmenter = reading.reading(), segmenter_for(segment or entities is not None, user_dict)
-    names = EntityDictionary.from_file(entities) if entities is not None else None
-    options: dict[str, Any] = {"segmenter": segmenter, "entities": names, "to": to, "overwrite": overwrite}
-    started = time.monotonic()
-    with speaking.progress("learning the tokenizer") as progress:
-        tokenizer_used = tokenizer_for(tokenizer, texts, text_format, learning.learning(), segmenter, progress)
-    done: list[int] = []
-    with speaking.progress("preparing") as progress:
-        options |= {"progress": lambda at, total: (done.append(at), progress(at, total)), "workers": workers}
+    text_format, segmenter = reading.text_format(), segmenter_for(segment or entities is not None, user_dict)
+    entity_dictionary = EntityDictionary.from_file(entities) if entities is not None else None
+    options: dict[str, Any] = {"segmenter": segmenter, "entities": entity_dictionary, "to": to, "overwrite": overwrite}
+    start_time = time.monotonic()
+    with output.progress("learning the tokenizer") as progress:
+        tokenizer_used = tokenizer_for(
+            tokenizer, texts, text_format, tokenizer_options.training_options(), segmenter, progress
+        )
+    reported_positions: list[int] = []
+    with output.progress("preparing") as progress:
+        options |= {
+            "progress": lambda at, total: (reported_positions.append(at), progress(at, total)),
+            "workers": workers,
+        }
         corpus = prepare_corpus(texts, tokenizer_used, reading=text_format, sentences=sentences, **options)
     result = {"folder": str(corpus.folder), **corpus.metadata, "ledger": corpus.ledger.to_dict()}
-    result |= {"tokenizer": corpus.tokenizer.describe(), "seconds": round(time.monotonic() - started, 3)}
-    result["was_there"] = not done
-    speaking.emit(result, lambda console: _draw_corpus(console, corpus, result))
+    result |= {"tokenizer": corpus.tokenizer.describe(), "seconds": round(time.monotonic() - start_time, 3)}
+    result["was_there"] = not reported_positions
+    output.emit(result, lambda console: _print_corpus(console, corpus, result))
 
 
-def _draw_corpus(console: Console, corpus: Corpus, result: dict[str, Any]) -> None:
+def _print_corpus(console: Console, corpus: Corpus, result: dict[str, Any]) -> None:
     counts, tokenizer = corpus.metadata["counts"], corpus.tokenizer
     console.print(ledger_table(corpus.ledger))
     unknown = f", {counts['unknown'] / counts['tokens']:.2%} unknown" if tokenizer.unk_id is not None else ""

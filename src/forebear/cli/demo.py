@@ -40,7 +40,7 @@ SAMPLE_INPUTS = {
 
 
 def adapt_demo_runs(
-    folder: Path, comparison: TextComparison, runs_folder: Path, seconds: float, speaking: Output
+    folder: Path, comparison: TextComparison, runs_folder: Path, seconds: float, output: Output
 ) -> list[dict[str, Any]]:
     """Adapts the runs of the comparison to each task, `seconds` each; a row per run, also of finished ones."""
     from forebear.data.labeled.source import labeled_source
@@ -58,7 +58,7 @@ def adapt_demo_runs(
                 base_model = "ngram" if milestone == "ngram" else str(runs.get(milestone, ""))
                 if not base_model:
                     continue
-                if not speaking.quiet:
+                if not output.quiet:
                     print(f"{milestone} learns: {question}", file=sys.stderr)  # noqa: T201
                 plan = plan_adaptation(base_model, source, settings={"time": seconds})
                 run = run_adaptation(plan, runs_folder / "tasks" / f"{name}-{milestone}", callback=callback)
@@ -77,7 +77,7 @@ def demo(
     time: str = "4m",
     tasks: bool = True,
     overwrite: Switch = False,
-    speaking: Output = Output(),
+    output: Output = Output(),
 ) -> None:
     """Train every milestone on text that comes with forebear, compare them, teach some of them four tasks.
 
@@ -110,13 +110,13 @@ def demo(
 
     with explain_disk_errors(to):
         to.mkdir(parents=True, exist_ok=True)
-        file, limit = write_text(to, text)
+        text_file, limit = write_text(to, text)
     specs = [model_spec(name) for name in text_models()]
     num_timed = sum(spec.learning != "counting" or spec.counts_again for spec in specs)
     task_fraction = TASK_TIME_FRACTION if tasks and text == "world" else 0.0
-    with comparison_progress(speaking) as on_progress:
+    with comparison_progress(output) as on_progress:
         comparison = compare(
-            str(file),
+            str(text_file),
             to=to / text,
             time=(1 - task_fraction) * parse_duration(time) / max(1, num_timed),
             limit=limit,
@@ -125,12 +125,12 @@ def demo(
             on_progress=on_progress,
         )
     seconds = task_fraction * parse_duration(time) / NUM_TIMED_ADAPTATIONS
-    rows = adapt_demo_runs(to, comparison, to / text, seconds, speaking) if task_fraction else []
-    facts = {**comparison.to_dict(), "tasks": rows, "folder": str(to), "text": str(file)}
-    facts["page"] = str(to / text / COMPARISON_PAGE)
+    rows = adapt_demo_runs(to, comparison, to / text, seconds, output) if task_fraction else []
+    result = {**comparison.to_dict(), "tasks": rows, "folder": str(to), "text": str(text_file)}
+    result["page"] = str(to / text / COMPARISON_PAGE)
     suggestions = _suggested_commands(to, text, comparison, rows)
-    facts |= {"verdict": text_conclusions(comparison), "next": [command for command, _ in suggestions]}
-    speaking.emit(facts, lambda console: _draw_demo(console, comparison, facts, suggestions))
+    result |= {"verdict": text_conclusions(comparison), "next": [command for command, _ in suggestions]}
+    output.emit(result, lambda console: _print_demo(console, comparison, result, suggestions))
 
 
 def write_text(folder: Path, text: str) -> tuple[Path, float | None]:
@@ -185,8 +185,8 @@ def _suggested_commands(
         best = max((row for row in task_rows if row["task"] == name), key=lambda row: row["score"])
         commands.append((f"forebear {best['verb']} {best['run']} {example}", best["asks"]))
     for name, run in runs.items():
-        models_examples = (example for example in examples if example[0] == name)
-        commands += [(f"forebear {verb} {run} {text}", use) for _, verb, text, use in models_examples]
+        model_examples = (example for example in examples if example[0] == name)
+        commands += [(f"forebear {verb} {run} {text}", description) for _, verb, text, description in model_examples]
     longer = f"forebear demo --text {text} --time 30m --to {to}-longer"
     commands.append((longer, "networks gain by time, counting does not"))
     commands.append(("forebear explain gpt2", "what a milestone is, and what it costs"))
@@ -194,7 +194,7 @@ def _suggested_commands(
     return commands
 
 
-def _draw_demo(
+def _print_demo(
     console: Console, comparison: TextComparison, result: dict[str, Any], suggestions: list[tuple[str, str]]
 ) -> None:
     print_comparison(console, comparison, result)

@@ -38,7 +38,7 @@ def distil(
     overwrite: ReplaceRun = False,
     training: TrainingOptions = TrainingOptions(),
     reading: ReadingOptions = ReadingOptions(),
-    speaking: Output = Output(),
+    output: Output = Output(),
     **fields: str,
 ) -> None:
     """Teach a smaller run what a larger one knows; Ctrl-C saves, and the same command (or --resume) goes on.
@@ -94,7 +94,7 @@ def distil(
     from forebear.experiments import distill
 
     settings = given_options(training, **fields)
-    with training_progress(speaking) as callback:
+    with training_progress(output) as callback:
         if resume is not None:
             if teacher is not None or data or settings:
                 raise InputError("--resume takes everything from the run's folder", hint="leave out the rest")
@@ -105,17 +105,17 @@ def distil(
             options: dict[str, Any] = {"to": to, "student": student, "size": size, "layers": layers, "texts": texts}
             options |= {"temperature": temperature, "share": share, "hidden": hidden, "attention": attention}
             options |= {"reader": reader, "reader_width": reader_width, "compare": compare, "overwrite": overwrite}
-            options["reading"] = None if reading == ReadingOptions() else reading.reading()
+            options["reading"] = None if reading == ReadingOptions() else reading.text_format()
             run = distill.distill(teacher, data, **options, **settings, command=command_line(), callback=callback)
-    speaking.emit({"folder": str(run.folder.path), **run.metadata}, lambda console: _draw_distillation(console, run))
+    output.emit({"folder": str(run.folder.path), **run.metadata}, lambda console: _print_distillation(console, run))
 
 
-def _draw_distillation(console: Console, run: Run) -> None:
+def _print_distillation(console: Console, run: Run) -> None:
     metadata: dict[str, Any] = run.metadata
     rows = metadata["price"]
     splits = [split for split in ("dev", "test", "held_out") if split in rows[0]]
-    names = (f">{rows[0]['score']}, {split}".replace("_", " ") for split in splits)
-    table = Table("", ">parameters", ">MB", *names, ">kept", ">ms a text")
+    score_columns = (f">{rows[0]['score']}, {split}".replace("_", " ") for split in splits)
+    table = Table("", ">parameters", ">MB", *score_columns, ">kept", ">ms a text")
     for row in rows:
         scores = (number_cell(row.get(split), ".4f") for split in splits)
         costs = (number_cell(row["kept"], ".1%"), number_cell(row["milliseconds"], ".1f"))

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from forebear.inference.similarity import SentenceIndex, SentenceNeighbors
 
 ARRAY_SUFFIXES = (".npy", ".safetensors")
-BATCH_TEXTS = 2048  # texts that are sorted by length and read at once
+EMBED_BATCH_SIZE = 2048  # texts sorted by length and embedded together
 MAX_SHOWN_TEXTS = 12  # texts or words whose cosines fit into a table
-MAX_NAMED_LINES = 10  # lines without a word that are told one by one
-NEIGHBORS_BATCH = 2048  # texts searched for at once
+MAX_NAMED_LINES = 10  # lines without a known word that are listed one by one
+QUERY_BATCH_SIZE = 2048  # queries searched together
 DEFAULT_TOP_WORDS, DEFAULT_TOP_SENTENCES = 10, 5
 
 
@@ -52,8 +52,8 @@ def embed(
     long: LongTextPolicy | None = None,
     normalise: bool = True,
     compiled: Annotated[bool, Parameter(name="--compile", negative="", show_default=False)] = False,
-    many: BatchInputOptions = BatchInputOptions(),
-    speaking: Output = Output(),
+    batch_input: BatchInputOptions = BatchInputOptions(),
+    output: Output = Output(),
 ) -> None:
     """Turn texts, or their words in context, into vectors; several are shown with the cosines between them.
 
@@ -96,17 +96,17 @@ def embed(
     """
     from forebear.inference.embed import is_word_table, resolve_embedding_options
 
-    output = many.output_file
-    as_array = output is not None and output.suffix in ARRAY_SUFFIXES
-    if as_array and words:
+    out_file = batch_input.output_file
+    writes_array = out_file is not None and out_file.suffix in ARRAY_SUFFIXES
+    if writes_array and words:
         raise InputError("--words gives texts different numbers of vectors", hint="write them to a .jsonl file")
-    if output is not None and Path(output.stem).suffix in ARRAY_SUFFIXES and output.suffix in (".gz", ".zst"):
+    if out_file is not None and Path(out_file.stem).suffix in ARRAY_SUFFIXES and out_file.suffix in (".gz", ".zst"):
         hint = "leave .gz or .zst out of the name"
-        raise InputError(f"{output}: files of vectors are read where they lie", hint=hint)
-    loaded_run = open_run(run, "embed", speaking)
-    zeros = is_word_table(loaded_run) and many.reads_lines(texts)
+        raise InputError(f"{out_file}: files of vectors are read where they lie", hint=hint)
+    loaded_run = open_run(run, "embed", output)
+    use_zeros = is_word_table(loaded_run) and batch_input.reads_lines(texts)
     embedding_options = resolve_embedding_options(
-        loaded_run, layers=chosen_layers(layers), pooling=pooling, long=long, normalise=normalise, zeros=zeros
+        loaded_run, layers=chosen_layers(layers), pooling=pooling, long=long, normalise=normalise, zeros=use_zeros
     )
     if compiled:
         if is_word_table(loaded_run):
@@ -115,37 +115,37 @@ def embed(
         from forebear.nn.encode_rows import compile_blocks
 
         compile_blocks(loaded_run.network)
-    total, counts, zero_texts = many.count_inputs(texts, blank=zeros), Counter[str](), list[int]()
-    if not total and (output is None or as_array):  # run_batch rejects the other files
+    total, counts, zero_texts = batch_input.count_inputs(texts, blank=use_zeros), Counter[str](), list[int]()
+    if not total and (out_file is None or writes_array):  # run_batch rejects the other files
         raise InputError("there is no text to embed", hint='forebear embed RUN "some text", or --in FILE')
-    with speaking.counter("texts") as progress:
+    with output.counter("texts") as progress:
 
-        def report(cut: Sequence[int], read: Sequence[int]) -> None:
-            zero_texts.extend(counts["texts"] + number for number, tokens in enumerate(read, 1) if not tokens)
-            counts.update(texts=len(cut), cut=sum(cut))
+        def report(truncated_counts: Sequence[int], token_counts: Sequence[int]) -> None:
+            zero_texts.extend(counts["texts"] + index for index, tokens in enumerate(token_counts, 1) if not tokens)
+            counts.update(texts=len(truncated_counts), cut=sum(truncated_counts))
             progress(counts["texts"], total)
 
-        def ask(group: list[str]) -> list[EmbeddedText]:
-            embeddings = loaded_run.embed(group, words=words, **embedding_options)
-            truncated = [embedding.num_truncated for embedding in embeddings]
-            report(truncated, [embedding.tokens for embedding in embeddings])
-            return embeddings
+        def embed_batch(batch: list[str]) -> list[EmbeddedText]:
+            batch_embeddings = loaded_run.embed(batch, words=words, **embedding_options)
+            truncated = [embedding.num_truncated for embedding in batch_embeddings]
+            report(truncated, [embedding.tokens for embedding in batch_embeddings])
+            return batch_embeddings
 
-        lines, answers = many.valid_inputs(texts), []
-        if output is not None and as_array:
-            _write_array(loaded_run, output, lines, embedding_options, report)
+        lines, embeddings = batch_input.valid_inputs(texts), []
+        if out_file is not None and writes_array:
+            _write_array(loaded_run, out_file, lines, embedding_options, report)
         else:
-            answers = many.run_batch(lines, ask, batch_size=BATCH_TEXTS)
-    result: dict[str, Any] = {"run": loaded_run.name, "texts": [answer.to_dict() for answer in answers]}
-    if output is not None:
-        result |= {"texts": counts["texts"], "cut": counts["cut"], "out": str(output)}
-    if zeros:
+            embeddings = batch_input.run_batch(lines, embed_batch, batch_size=EMBED_BATCH_SIZE)
+    result: dict[str, Any] = {"run": loaded_run.name, "texts": [answer.to_dict() for answer in embeddings]}
+    if out_file is not None:
+        result |= {"texts": counts["texts"], "cut": counts["cut"], "out": str(out_file)}
+    if use_zeros:
         result["zeros"] = zero_texts
     embedding = None if is_word_table(loaded_run) else loaded_run.model.encoder.embedding
-    spelling = None if embedding is None else embedding.spelling
-    if spelling is not None and (long_words := spelling.truncated_words()):
+    char_ids = None if embedding is None else embedding.char_ids
+    if char_ids is not None and (long_words := char_ids.truncated_words()):
         result["long_words"] = long_words
-    speaking.emit(result, lambda console: _draw_embeddings(console, result, answers))
+    output.emit(result, lambda console: _print_embeddings(console, result, embeddings))
 
 
 def _write_array(
@@ -156,51 +156,51 @@ def _write_array(
     from forebear.data.io.safetensors import write_vectors
     from forebear.inference.embed import embed_texts
 
-    def groups() -> Iterator[np.ndarray]:
-        for group in group_inputs(lines, BATCH_TEXTS):
-            embedded = relocate_errors(group, lambda texts: embed_texts(run, texts, **options))
+    def vector_batches() -> Iterator[np.ndarray]:
+        for batch in group_inputs(lines, EMBED_BATCH_SIZE):
+            embedded = relocate_errors(batch, lambda texts: embed_texts(run, texts, **options))
             report(embedded.num_truncated.tolist(), embedded.num_tokens.tolist())
             yield embedded.vectors
 
     metadata = {"run": run.name, "weights": file_digest(run.folder.verified_weights()[0]), "how": json.dumps(options)}
-    write_vectors(file, groups(), metadata)
+    write_vectors(file, vector_batches(), metadata)
 
 
-def _draw_embeddings(console: Console, result: dict[str, Any], answers: list[EmbeddedText]) -> None:
+def _print_embeddings(console: Console, result: dict[str, Any], embeddings: list[EmbeddedText]) -> None:
     if "out" in result:
         truncated_note = f", {count_phrase(result['cut'], 'token')} left away" if result["cut"] else ""
         size = count_phrase(result["texts"], "text")
         console.print(f"vectors of {size}{truncated_note}: {result['out']}", markup=False)
     else:
-        _draw_cosines(console, answers)
+        _print_cosines(console, embeddings)
     if zero_texts := result.get("zeros"):
         numbers = ", ".join(f"{number:,}" for number in zero_texts[:MAX_NAMED_LINES])
         numbers += ", …" * (len(zero_texts) > MAX_NAMED_LINES)
-        subject = count_phrase(len(zero_texts), "line has", "lines have")
-        console.warn(f"{subject} no word with a vector, and zeros: {numbers}")
+        subject_phrase = count_phrase(len(zero_texts), "line has", "lines have")
+        console.warn(f"{subject_phrase} no word with a vector, and zeros: {numbers}")
     if long_words := result.get("long_words"):
-        subject = count_phrase(len(long_words), "word is", "words are")
+        subject_phrase = count_phrase(len(long_words), "word is", "words are")
         longest = printable_cell(shorten(long_words[0]))
-        console.warn(f"{subject} longer than the run reads, and read as far as that: {longest}")
+        console.warn(f"{subject_phrase} longer than the run reads, and read as far as that: {longest}")
 
 
-def _draw_cosines(console: Console, answers: list[EmbeddedText]) -> None:
+def _print_cosines(console: Console, embeddings: list[EmbeddedText]) -> None:
     import numpy as np
 
-    words = [(word.text, word.vector) for answer in answers for word in answer.words or ()]
-    vectors = words or [(answer.text, answer.vector) for answer in answers]
-    for answer in answers:
-        size = f"{len(answer.vector):,} numbers from {answer.tokens:,} tokens"
-        truncated_note = f", {answer.num_truncated:,} left away" if answer.num_truncated else ""
-        console.print(f"{printable_cell(shorten(answer.text))}: {size}{truncated_note}")
+    words = [(word.text, word.vector) for embedding in embeddings for word in embedding.words or ()]
+    vectors = words or [(embedding.text, embedding.vector) for embedding in embeddings]
+    for embedding in embeddings:
+        size = f"{len(embedding.vector):,} numbers from {embedding.tokens:,} tokens"
+        truncated_note = f", {embedding.num_truncated:,} left away" if embedding.num_truncated else ""
+        console.print(f"{printable_cell(shorten(embedding.text))}: {size}{truncated_note}")
     vectors = vectors[:MAX_SHOWN_TEXTS]
     if len(vectors) < 2:
         console.print("(--json or --out has the numbers)", style="dim")
         return
-    units = np.stack([vector / max(float(np.linalg.norm(vector)), 1e-12) for _, vector in vectors])
-    table = Table("cosine", *(f">{number}" for number in range(1, len(vectors) + 1)))
-    for number, ((text, _), row) in enumerate(zip(vectors, units @ units.T, strict=True), 1):
-        table.add_row(f"{number} {text[:40]}", *(f"{value:.3f}" for value in row))
+    unit_vectors = np.stack([vector / max(float(np.linalg.norm(vector)), 1e-12) for _, vector in vectors])
+    table = Table("cosine", *(f">{index}" for index in range(1, len(vectors) + 1)))
+    for index, ((text, _), row) in enumerate(zip(vectors, unit_vectors @ unit_vectors.T, strict=True), 1):
+        table.add_row(f"{index} {text[:40]}", *(f"{value:.3f}" for value in row))
     console.print(table)
 
 
@@ -216,8 +216,8 @@ def neighbours(
     layers: str | None = None,
     pooling: EmbeddingPooling | None = None,
     long: LongTextPolicy | None = None,
-    many: BatchInputOptions = BatchInputOptions(),
-    speaking: Output = Output(),
+    batch_input: BatchInputOptions = BatchInputOptions(),
+    output: Output = Output(),
 ) -> None:
     """Find the words that are nearest to a word, or the sentences of a file nearest to a text, by their cosines.
 
@@ -260,7 +260,7 @@ def neighbours(
     from forebear.inference.embed import embed_texts, is_word_table
     from forebear.inference.similarity import SentenceIndex, index_sentences, reject_search_options
 
-    loaded_run = open_run(run, "neighbours", speaking)
+    loaded_run = open_run(run, "neighbours", output)
     search_options: dict[str, Any] = {"layers": chosen_layers(layers), "pooling": pooling, "long": long}
     if top is not None and top < 1:
         raise InputError(f"--top is {top}", hint="ask for at least one neighbour")
@@ -271,36 +271,40 @@ def neighbours(
         top_k, index = top or DEFAULT_TOP_WORDS, loaded_run.lexicon
         result["words"] = len(loaded_run.word_table.words)
     else:
-        top_k, file = top or DEFAULT_TOP_SENTENCES, BatchInputOptions(among, encoding=many.encoding)
-        file.count_inputs(None, blank=is_word_table(loaded_run))  # finds a bad line before any work
-        with speaking.counter("sentences read") as progress:
-            sentences = (line.text for line in file.valid_inputs(None))
+        top_k, search_input = top or DEFAULT_TOP_SENTENCES, BatchInputOptions(among, encoding=batch_input.encoding)
+        search_input.count_inputs(None, blank=is_word_table(loaded_run))  # finds a bad line before any work
+        with output.counter("sentences read") as progress:
+            sentences = (line.text for line in search_input.valid_inputs(None))
             index = index_sentences(loaded_run, sentences, progress=progress, vectors=vectors, **search_options)
         result |= {"among": str(among), "sentences": len(index.texts)}
     if approximate:
         result["recall"] = round(index.index.recall(top_k), 4)
 
-    def ask(group: list[str]) -> list[Any]:
+    def search_batch(batch: list[str]) -> list[Any]:
         if isinstance(index, SentenceIndex):
-            vectors = embed_texts(loaded_run, group, **search_options).vectors
-            return index.search(group, vectors, top_k, approximate=approximate)
-        return index.neighbors(group, top_k, approximate=approximate)
+            query_vectors = embed_texts(loaded_run, batch, **search_options).vectors
+            return index.search(batch, query_vectors, top_k, approximate=approximate)
+        return index.neighbors(batch, top_k, approximate=approximate)
 
-    partial = PartialResults()
-    answers = many.run_batch(many.valid_inputs(texts), ask, batch_size=NEIGHBORS_BATCH, partial=partial)
-    if not partial.count:
+    partial_results = PartialResults()
+    answers = batch_input.run_batch(
+        batch_input.valid_inputs(texts), search_batch, batch_size=QUERY_BATCH_SIZE, partial_results=partial_results
+    )
+    if not partial_results.count:
         hint = 'forebear neighbours RUN word, or RUN "some text" --among FILE, or --in FILE'
         raise InputError("there is no text", hint=hint)
-    if many.output_file is not None:
-        result |= {"texts": partial.count, "out": str(many.output_file)}
+    if batch_input.output_file is not None:
+        result |= {"texts": partial_results.count, "out": str(batch_input.output_file)}
     else:
         result["texts"] = [answer.to_dict() for answer in answers]
-    partial.emit_failures(result, speaking)
+    partial_results.emit_failures(result, output)
     answered = [answer for answer in answers if not isinstance(answer, FailedInput)]
-    speaking.emit(result, lambda console: _draw_neighbors(console, result, answered))
+    output.emit(result, lambda console: _print_neighbors(console, result, answered))
 
 
-def _draw_neighbors(console: Console, result: dict[str, Any], answers: list[SentenceNeighbors | WordNeighbors]) -> None:
+def _print_neighbors(
+    console: Console, result: dict[str, Any], answers: list[SentenceNeighbors | WordNeighbors]
+) -> None:
     from forebear.embeddings.lexicon import WordNeighbors
 
     for answer in answers:

@@ -28,7 +28,7 @@ def import_command(
     form: Annotated[ImportFormat | None, Parameter(name="--format")] = None,
     limit: str | None = None,
     on_bad_bytes: Literal["fail", "replace", "skip"] | None = None,
-    speaking: Output = Output(),
+    output: Output = Output(),
 ) -> None:
     """Make a run from a Hugging Face folder or hub name, published ELMo or GPT, an ARPA file (n-gram) or word vectors.
 
@@ -74,7 +74,7 @@ def import_command(
 
     max_vectors = None if limit is None else parse_count(limit, "limit")
     options = given_options(form=form, limit=max_vectors, on_bad_bytes=on_bad_bytes)
-    with speaking.progress("reading") as progress:
+    with output.progress("reading") as progress:
         run = convert.import_model(source, str(to), heads=heads, task=task, **options, progress=progress)
 
     def draw(console: Console) -> None:
@@ -85,9 +85,9 @@ def import_command(
             labels = run.task.labels or run.task.tags
             label_note = f"; labels: {join_errors(labels)}" if labels else ""
             console.plain(f"task: {run.task.name}{label_note}; forebear {run.task.verb} {run.path}")
-        console.notes([] if speaking.quiet else run.metadata["notes"])
+        console.notes([] if output.quiet else run.metadata["notes"])
 
-    speaking.emit({"folder": str(run.path), **run.metadata}, draw)
+    output.emit({"folder": str(run.path), **run.metadata}, draw)
 
 
 def export_command(
@@ -96,7 +96,7 @@ def export_command(
     *,
     to: Path,
     form: Annotated[ExportFormat | None, Parameter(name="--format")] = None,
-    speaking: Output = Output(),
+    output: Output = Output(),
 ) -> None:
     """Write a run as a folder that transformers opens, an ONNX file, ARPA (n-gram), published ELMo, or word vectors.
 
@@ -134,11 +134,11 @@ def export_command(
     loaded_run = Run.open(run)
     export_format = form or convert.default_export_format(loaded_run)
     if export_format in VECTOR_FORMATS and (size_note := convert.export_note(loaded_run, export_format, to)):
-        speaking.note([size_note])
+        output.note([size_note])
     path = convert.export_run(loaded_run, export_format, str(to))
 
     def draw(console: Console) -> None:
         console.plain(f"{export_format}: {path}")
-        console.notes([] if speaking.quiet else loaded_run.notes)
+        console.notes([] if output.quiet else loaded_run.notes)
 
-    speaking.emit({"run": str(run), "format": export_format, "to": str(path), "notes": loaded_run.notes}, draw)
+    output.emit({"run": str(run), "format": export_format, "to": str(path), "notes": loaded_run.notes}, draw)

@@ -21,7 +21,7 @@ def explain(
     *,
     size: str | None = None,
     vocabulary: int | None = None,
-    speaking: Output = Output(),
+    output: Output = Output(),
     **fields: str,
 ) -> None:
     """Explain a milestone: its paper, what it changed, what it predicts from what, its fields, what each size weighs.
@@ -46,10 +46,10 @@ def explain(
     from forebear.experiments.explain import explain_model
 
     explanation = explain_model(milestone, size=size, settings=given_options(**fields), vocabulary=vocabulary)
-    speaking.emit(explanation.to_dict(), lambda console: _draw_explanation(console, explanation))
+    output.emit(explanation.to_dict(), lambda console: _print_explanation(console, explanation))
 
 
-def _draw_explanation(console: Console, explanation: ModelExplanation) -> None:
+def _print_explanation(console: Console, explanation: ModelExplanation) -> None:
     entry = explanation.entry
     console.print(f"[bold]{escape(entry.title)}[/] ({entry.year}, {escape(entry.authors)}): {escape(entry.idea)}\n")
     console.print(explanation.paper, style="italic", markup=False)
@@ -61,16 +61,16 @@ def _draw_explanation(console: Console, explanation: ModelExplanation) -> None:
     fields = explanation.fields.items()
     rows = ((f"--{name.replace('_', '-')}", str(value), meaning) for name, (value, meaning) in fields)
     console.table("field", ">value", "meaning", title=title, rows=rows)
-    _draw_sizes(console, explanation)
+    _print_sizes(console, explanation)
     settings = []
     for name, value in explanation.recipe.items():
-        number = f"{value:g}" if isinstance(value, float) else str(value)
-        settings.append(f"--{name} {f'{value / 60:g}m' if name == 'time' else number}")
+        value_text = f"{value:g}" if isinstance(value, float) else str(value)
+        settings.append(f"--{name} {f'{value / 60:g}m' if name == 'time' else value_text}")
     console.print(f"Unless you say otherwise it learns with: {' '.join(settings)}", markup=False)
     console.print(f"A run of it can be asked to: {', '.join(explanation.verbs)}.")
 
 
-def _draw_sizes(console: Console, explanation: ModelExplanation) -> None:
+def _print_sizes(console: Console, explanation: ModelExplanation) -> None:
     from forebear.settings.units import format_bytes, format_count
 
     if explanation.remark:
@@ -94,18 +94,20 @@ def _draw_sizes(console: Console, explanation: ModelExplanation) -> None:
         memory_parts = "the tables, and as much for what is expected; float64"
     elif explanation.encoder:
         memory_parts = f"weights, gradients, Adam's moments, activations of {batch:,} tokens or one row; float32"
-    subject = f"a vocabulary of {explanation.vocabulary:,} (--vocabulary); FLOPs of reading a token forward"
-    console.print(f"[dim]Computed for {subject}; to train: {memory_parts}.[/]")
+    conditions = f"a vocabulary of {explanation.vocabulary:,} (--vocabulary); FLOPs of reading a token forward"
+    console.print(f"[dim]Computed for {conditions}; to train: {memory_parts}.[/]")
 
 
 def _differing_fields(values: dict[str, Any], explanation: ModelExplanation) -> str:
     """The settings in which the sizes differ."""
-    sizes = [size["fields"] for size in explanation.sizes.values()]
-    differing = [name for name in values if len(sizes) == 1 or len({str(fields[name]) for fields in sizes}) > 1]
+    fields_by_size = [size["fields"] for size in explanation.sizes.values()]
+    differing = [
+        name for name in values if len(fields_by_size) == 1 or len({str(fields[name]) for fields in fields_by_size}) > 1
+    ]
     return ", ".join(f"{name} {values[name]}" for name in differing)
 
 
-def lineage(*, speaking: Output = Output()) -> None:
+def lineage(*, output: Output = Output()) -> None:
     """List every milestone in the order of history: its idea, and what a run of it can be asked.
 
     ```
@@ -130,4 +132,4 @@ def lineage(*, speaking: Output = Output()) -> None:
         console.print(table)
         console.print("more about one: forebear explain NAME    train one: forebear pretrain NAME TEXT")
 
-    speaking.emit({"milestones": models}, draw)
+    output.emit({"milestones": models}, draw)

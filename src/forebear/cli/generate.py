@@ -74,10 +74,10 @@ def generate(
     *,
     length: Annotated[int | None, Parameter(show_default=False)] = None,
     stop: Annotated[list[str] | None, Parameter(negative="")] = None,
-    chance: SamplingOptions = SamplingOptions(),
+    sampling: SamplingOptions = SamplingOptions(),
     search: SearchOptions = SearchOptions(),
-    many: BatchInputOptions = BatchInputOptions(),
-    speaking: Output = Output(),
+    batch_input: BatchInputOptions = BatchInputOptions(),
+    output: Output = Output(),
 ) -> None:
     """Continue texts with a run; a single one is written as it comes.
 
@@ -104,40 +104,40 @@ def generate(
     from forebear.inference.generate import generate_texts, generation_method, resolve_generation_options
 
     search = replace(search, choices=read_choices(search.choices))
-    options = given_options(chance, search, length=length, stop=stop)
+    options = given_options(sampling, search, length=length, stop=stop)
     method = generation_method(options)
-    loaded_run = open_run(run, "generate", speaking)
-    single = many == BatchInputOptions() and len(prompts or [""]) == 1 and prompts != [STDIN_PATH]
-    streams = single and not method and options.get("samples", 1) == 1
-    with counting_progress(speaking, "tokens") as count:
-        if streams and not (speaking.json or speaking.quiet):
+    loaded_run = open_run(run, "generate", output)
+    is_single_prompt = batch_input == BatchInputOptions() and len(prompts or [""]) == 1 and prompts != [STDIN_PATH]
+    should_stream = is_single_prompt and not method and options.get("samples", 1) == 1
+    with counting_progress(output, "tokens") as count_tokens:
+        if should_stream and not (output.json or output.quiet):
             options.pop("samples", None)
-            _stream(loaded_run, (prompts or [""])[0], options, count)
+            _stream(loaded_run, (prompts or [""])[0], options, count_tokens)
             return
-        lines = [InputLine("")] if many.input_file is None and not prompts else many.valid_inputs(prompts)
+        lines = [InputLine("")] if batch_input.input_file is None and not prompts else batch_input.valid_inputs(prompts)
         num_texts = 0
 
-        def ask(group: list[str]) -> list[GeneratedText]:
+        def generate_batch(batch: list[str]) -> list[GeneratedText]:
             nonlocal num_texts
-            answers = generate_texts(loaded_run.predictor, loaded_run.vocabulary_tokenizer, group, **options)
+            answers = generate_texts(loaded_run.predictor, loaded_run.vocabulary_tokenizer, batch, **options)
             num_texts += len(answers)
-            count(sum(len(answer.ids) for answer in answers))
+            count_tokens(sum(len(answer.ids) for answer in answers))
             return answers
 
-        answers: list[GeneratedText] = many.run_batch(lines, ask)
+        answers: list[GeneratedText] = batch_input.run_batch(lines, generate_batch)
     result: dict[str, Any] = {"run": loaded_run.name, "settings": resolve_generation_options(options)}
-    if many.output_file is not None:
-        many.emit_written(result | {"texts": num_texts}, count_phrase(num_texts, "text"), speaking)
+    if batch_input.output_file is not None:
+        batch_input.emit_written(result | {"texts": num_texts}, count_phrase(num_texts, "text"), output)
     else:
         result |= {"texts": [answer.to_dict() for answer in answers]}
-        speaking.emit(result, lambda console: _draw_generated(console, answers))
+        output.emit(result, lambda console: _print_generated(console, answers))
 
 
-def _stream(loaded_run: Run, prompt: str, how: dict[str, Any], count: Any) -> None:
+def _stream(loaded_run: Run, prompt: str, options: dict[str, Any], count_tokens: Any) -> None:
     """Prints the prompt and streams its continuation; counts the generated tokens."""
     from forebear.inference.sampling import sample_texts
 
-    loaded_run.stream(prompt, **how)  # refuses what is wrong before we write anything
+    loaded_run.stream(prompt, **options)  # rejects invalid options before anything is written
     sys.stdout.write(_replace_controls(prompt))
     after_space = prompt[-1:].isspace()
 
@@ -147,25 +147,27 @@ def _stream(loaded_run: Run, prompt: str, how: dict[str, Any], count: Any) -> No
         sys.stdout.flush()
         after_space = False
 
-    (answer,) = sample_texts(loaded_run.predictor, loaded_run.vocabulary_tokenizer, prompt, hear=on_token, **how)
+    (answer,) = sample_texts(
+        loaded_run.predictor, loaded_run.vocabulary_tokenizer, prompt, on_piece=on_token, **options
+    )
     print(flush=True)  # noqa: T201
-    count(len(answer.ids))
+    count_tokens(len(answer.ids))
     if not len(answer.ids):
         print("the run ends the text here: another --seed or a higher --temperature may go on", file=sys.stderr)  # noqa: T201
 
 
-def _draw_generated(console: Console, answers: list[GeneratedText]) -> None:
-    prompt, several = 0, any(answer.sample for answer in answers)
+def _print_generated(console: Console, answers: list[GeneratedText]) -> None:
+    prompt, has_samples = 0, any(answer.sample for answer in answers)
     for answer in answers:
         prompt += answer.sample == 0
         if len(answers) > 1:
-            ranked = "" if answer.score is None else f"rank {answer.sample + 1}: score {answer.score:.3f}"
-            label = f", {ranked or f'sample {answer.sample + 1}'}" if several else ""
+            rank_label = "" if answer.score is None else f"rank {answer.sample + 1}: score {answer.score:.3f}"
+            label = f", {rank_label or f'sample {answer.sample + 1}'}" if has_samples else ""
             console.rule(f"{prompt}{label}", align="left", style="dim")
         console.plain(_replace_controls(answer.full_text))
         if answer.choices:
-            best = sorted(answer.choices, key=lambda choice: -choice[1])[:MAX_SHOWN_CHOICES]
-            rows = ((name, f"{fraction:.2%}", text_bar(fraction, 20)) for name, fraction in best)
+            top_choices = sorted(answer.choices, key=lambda choice: -choice[1])[:MAX_SHOWN_CHOICES]
+            rows = ((name, f"{fraction:.2%}", text_bar(fraction, 20)) for name, fraction in top_choices)
             console.table("choice", ">P", "", rows=rows)
 
 
@@ -184,8 +186,8 @@ def translate(
     length_penalty: float = 1.0,
     length: int | None = None,
     sentences: TranslationUnit = "whole",
-    many: BatchInputOptions = BatchInputOptions(),
-    speaking: Output = Output(),
+    batch_input: BatchInputOptions = BatchInputOptions(),
+    output: Output = Output(),
 ) -> None:
     """Translate texts with a run that learned from pairs; what comes of a text does not depend on the others.
 
@@ -215,24 +217,24 @@ def translate(
     sentences
         split: each sentence of a text by itself; whole: only where the text is longer than the run's context.
     """
-    loaded_run = open_run(run, "translate", speaking)
+    loaded_run = open_run(run, "translate", output)
     options: dict[str, Any] = {"beams": beams, "best": best, "penalty": length_penalty, "length": length}
     options["sentences"] = sentences
-    output = many.output_file
-    writes_text = output is not None and output.suffix not in (".jsonl", ".json")
+    output_path = batch_input.output_file
+    writes_text = output_path is not None and output_path.suffix not in (".jsonl", ".json")
     if writes_text and best > 1:
-        raise InputError(f"--best {best} does not fit into {output}, a line each", hint="write to a .jsonl file")
+        raise InputError(f"--best {best} does not fit into {output_path}, a line each", hint="write to a .jsonl file")
     counts: Counter[str] = Counter()
 
-    def ask(group: list[str]) -> list[TranslatedText]:
+    def translate_batch(batch: list[str]) -> list[TranslatedText]:
         num_reported = 0  # of this group
 
         def on_progress(num_done: int, _: int) -> None:
             nonlocal num_reported
-            count_texts(min(num_done, len(group)) - num_reported)
-            num_reported = max(num_reported, min(num_done, len(group)))
+            count_texts(min(num_done, len(batch)) - num_reported)
+            num_reported = max(num_reported, min(num_done, len(batch)))
 
-        translations = loaded_run.translate(group, **options, progress=on_progress)
+        translations = loaded_run.translate(batch, **options, progress=on_progress)
         counts["texts"] += len(translations)
         counts["cut_off"] += sum(not translation.is_finished for translation in translations)
         counts["unknown"] += sum(translation.num_unknown > 0 for translation in translations)
@@ -240,19 +242,21 @@ def translate(
         count_texts(len(translations) - num_reported)
         return translations
 
-    with counting_progress(speaking, "texts") as count_texts:
+    with counting_progress(output, "texts") as count_texts:
         write = (lambda answer: answer.text) if writes_text else (lambda answer: answer.to_dict())
-        answers: list[TranslatedText] = many.run_batch(many.valid_inputs(texts), ask, write)
+        answers: list[TranslatedText] = batch_input.run_batch(batch_input.valid_inputs(texts), translate_batch, write)
     if not counts["texts"]:
         raise InputError("there is no text to translate", hint='forebear translate RUN "a text", or --in FILE')
     issues = {"unknown": "with words that the run does not know", "split": "too long for it: read in parts"}
     notes = [f"{count_phrase(counts[name], 'text')} {issue}" for name, issue in issues.items() if counts[name]]
-    speaking.note(notes)
+    output.note(notes)
     result: dict[str, Any] = {"run": loaded_run.name, "settings": options, "notes": [*loaded_run.notes, *notes]}
-    if output is not None:
-        result |= {"texts": counts["texts"], "cut_off": counts["cut_off"], "out": str(output)}
+    if output_path is not None:
+        result |= {"texts": counts["texts"], "cut_off": counts["cut_off"], "out": str(output_path)}
         unfinished_note = f"; {counts['cut_off']:,} reached the greatest length" if counts["cut_off"] else ""
-        speaking.emit_summary(result, f"{count_phrase(counts['texts'], 'text')} translated: {output}{unfinished_note}")
+        output.emit_summary(
+            result, f"{count_phrase(counts['texts'], 'text')} translated: {output_path}{unfinished_note}"
+        )
         return
 
     def draw(console: Console) -> None:
@@ -264,4 +268,4 @@ def translate(
             for version in answer.hypotheses:
                 console.plain(f"{version.score:8.3f}  {version.text}")
 
-    speaking.emit(result | {"texts": [answer.to_dict() for answer in answers]}, draw)
+    output.emit(result | {"texts": [answer.to_dict() for answer in answers]}, draw)

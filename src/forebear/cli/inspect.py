@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Parameter
 from rich.text import Text
 
-from forebear.cli.batch_io import TextArguments, VectorRunArgument, ask_one_by_one
+from forebear.cli.batch_io import TextArguments, VectorRunArgument, answer_one_by_one
 from forebear.cli.inspect_layers import gradients, layers, next, positions  # noqa: A004 - the command's name
 from forebear.cli.options import ReadingOptions, chosen_layers
 from forebear.cli.output import (
@@ -61,7 +61,7 @@ def attention(
     part: Literal["cross", "source", "target"] | None = None,
     top: int | None = None,
     to: ImageFile = None,
-    speaking: Output = Output(),
+    output: Output = Output(),
 ) -> None:
     """Show where the tokens of a text, or of two in one row, look: any layer, any head, their mean, or a roll-out.
 
@@ -110,7 +110,7 @@ def attention(
     loaded_run, given_texts = Run.open(run), list(texts or ())
     maps = compute_attention_maps(loaded_run, given_texts, bare=bare)
     maps = _select_maps(loaded_run, maps, part, to, rollout=rollout)
-    speaking.note(loaded_run.notes)
+    output.note(loaded_run.notes)
     all_views = (attention_view(attention_map, layer, head, rollout=rollout) for attention_map in maps)
     views = [(view, MAX_EDGES if top is None and view.is_long else top) for view in all_views]
     result: dict[str, Any] = {"run": loaded_run.name, "what": "attention", "texts": given_texts}
@@ -120,18 +120,18 @@ def attention(
 
     def draw(console: Console) -> None:
         for view, max_edges in views:
-            _draw_attention(console, view, max_edges)
+            _print_attention(console, view, max_edges)
         for file in result.get("to", ()):
             console.plain(f"written: {file}")
 
-    speaking.emit(result, draw)
+    output.emit(result, draw)
 
 
 def _select_maps(
     loaded_run: Run, maps: list[AttentionMap], part: str | None, to: Path | None, *, rollout: bool
 ) -> list[AttentionMap]:
     """The requested maps of a translation model; pictures show cross-attention by default."""
-    from forebear.inspection.attention import ATTENTION_KINDS
+    from forebear.inspection.attention import SEQ2SEQ_MAP_ORDER
 
     if "translation" not in loaded_run.heads:
         if part is not None:
@@ -144,7 +144,7 @@ def _select_maps(
         raise InputError("a source is not rolled out into a translation", hint="--part source or --part target")
     if part is None and to is not None and to.suffix != ".html":
         part = "source" if rollout else "cross"
-    selected = maps if part is None else [maps[ATTENTION_KINDS.index(part)]]
+    selected = maps if part is None else [maps[SEQ2SEQ_MAP_ORDER.index(part)]]
     return [attention_map for attention_map in selected if not rollout or attention_map.kind != "cross"]
 
 
@@ -158,14 +158,14 @@ def _write_attention(to: Path, views: list[tuple[AttentionView, int | None]], ru
     if image_type == "html":
         write_file(to, attention_page(views, title).encode())
         return [str(to)]
-    files = [to] if len(views) == 1 else [to.with_stem(f"{to.stem}-{number + 1}") for number in range(len(views))]
+    files = [to] if len(views) == 1 else [to.with_stem(f"{to.stem}-{index + 1}") for index in range(len(views))]
     images = [plot_attention(view, title, image_type, max_edges) for view, max_edges in views]
     for file, content in zip(files, images, strict=True):
         write_file(file, content)
     return [str(file) for file in files]
 
 
-def _draw_attention(console: Console, view: AttentionView, top: int | None) -> None:
+def _print_attention(console: Console, view: AttentionView, top: int | None) -> None:
     from forebear.inspection.token_labels import label_notes
 
     attention_map = view.attention_map
@@ -177,7 +177,7 @@ def _draw_attention(console: Console, view: AttentionView, top: int | None) -> N
     for note in label_notes((*attention_map.rows, *attention_map.columns)):
         console.print(note, style="dim")
     if top is None:
-        _draw_attention_maps(console, view)
+        _print_attention_maps(console, view)
     has_panels = len(view.panels) > 1
     console.print("the strongest edges" if has_panels else f"the strongest edges of {view.panels[0].title}")
     table = Table(*[">layer", ">head"] * has_panels, ">", "token", "looks at", ">", ">weight")
@@ -189,21 +189,25 @@ def _draw_attention(console: Console, view: AttentionView, top: int | None) -> N
     console.print(table)
 
 
-def _draw_attention_maps(console: Console, view: AttentionView) -> None:
+def _print_attention_maps(console: Console, view: AttentionView) -> None:
     """Prints one map with numbers, or several small ones; for all layers and heads, the mean of each layer."""
     from forebear.inspection.attention import attention_view
 
     attention_map, colors = view.attention_map, console.color_system is not None
     if len(view.panels) == 1:
         console.print(f"{view.panels[0].title}: {view.axis_labels[0]} (down) {view.axis_labels[1]} (across)")
-        options: dict[str, Any] = {"width": console.width, "colours": colors, "borders": attention_map.text_starts}
+        options: dict[str, Any] = {
+            "width": console.width,
+            "use_color": colors,
+            "separators_before": attention_map.text_starts,
+        }
         names, mask = (attention_map.rows, attention_map.columns), attention_map.visible_mask
         lines = heatmap(*names, view.panels[0].weights, mask, **options)
     else:
         is_overview = len({panel.head for panel in view.panels}) > 1 and len({panel.layer for panel in view.panels}) > 1
         shown_view = attention_view(attention_map, head="mean") if is_overview else view
-        highest = max(float(panel.weights.max()) for panel in shown_view.panels)
-        options = {"colours": colors, "highest": highest}
+        max_weight = max(float(panel.weights.max()) for panel in shown_view.panels)
+        options = {"use_color": colors, "max_value": max_weight}
         panels = [
             (shown_view.summary(panel), list(small_heatmap(panel.weights, attention_map.visible_mask, **options)))
             for panel in shown_view.panels
@@ -230,7 +234,7 @@ def why(
     method: Literal["integrated", "gradients"] = "integrated",
     top: int = 20,
     html: Path | None = None,
-    speaking: Output = Output(),
+    output: Output = Output(),
 ) -> None:
     """Show which words of a text speak for what a run says of it, and which against.
 
@@ -270,9 +274,9 @@ def why(
     if top < 0:
         raise InputError(f"--top is {top}", hint="give a number of rows, or 0 for none")
     groups = list(_group_texts(loaded_run, list(texts or ())))
-    explain = functools.partial(attribute, loaded_run, of=of, at=at, method=method)
-    attributions = ask_one_by_one(groups, explain, numbered=len(groups) > 1)
-    speaking.note(loaded_run.notes)
+    attribute_group = functools.partial(attribute, loaded_run, of=of, at=at, method=method)
+    attributions = answer_one_by_one(groups, attribute_group, has_line_numbers=len(groups) > 1)
+    output.note(loaded_run.notes)
     result: dict[str, Any] = {"run": loaded_run.name, "what": "why"}
     result["texts"] = [attribution.to_dict() for attribution in attributions]
     if html is not None:
@@ -282,11 +286,11 @@ def why(
 
     def draw(console: Console) -> None:
         for attribution in attributions:
-            _draw_attribution(console, attribution, top)
+            _print_attribution(console, attribution, top)
         if html is not None:
             console.plain(f"page: {html}")
 
-    speaking.emit(result, draw)
+    output.emit(result, draw)
 
 
 def _group_texts(run: Run, texts: list[str]) -> Iterator[str | Sequence[str]]:
@@ -306,14 +310,14 @@ def _group_texts(run: Run, texts: list[str]) -> Iterator[str | Sequence[str]]:
         yield from texts
 
 
-def _draw_attribution(console: Console, attribution: Attribution, top: int) -> None:
+def _print_attribution(console: Console, attribution: Attribution, top: int) -> None:
     probability = "" if attribution.probability is None else f" {attribution.probability:.1%}"
     is_prediction = attribution.said == attribution.target
     prediction = "" if is_prediction else f", the run itself says {printable_cell(attribution.said)}"
     console.bold(attribution.target, f"{probability}{prediction}")
-    for number, part in enumerate(attribution.parts):
+    for index, part in enumerate(attribution.parts):
         label = f"{part}: " if len(attribution.parts) > 1 else ""
-        text = _highlighted_text(attribution, number, label, colors=console.color_system is not None)
+        text = _highlighted_text(attribution, index, label, colors=console.color_system is not None)
         console.print(text, soft_wrap=True)
     if strongest := attribution.strongest(top):
         table = Table("word", ">adds", ">against", "for")
@@ -361,7 +365,7 @@ def senses(
     sentences: SentenceMode = "split",
     to: ImageFile = None,
     reading: ReadingOptions = ReadingOptions(),
-    speaking: Output = Output(),
+    output: Output = Output(),
 ) -> None:
     """Group the sentences in which a word stands by what a run makes of the word there.
 
@@ -413,19 +417,22 @@ def senses(
     if known and (reading != supported or sentences != "split"):
         hint = "leave it out, or leave out --senses"
         raise InputError("with --senses a line is a meaning, a tab and a sentence: how else to read is told", hint=hint)
-    loaded_run, other_runs = Run.open(run), None if beside is None else [Run.open(folder) for folder in beside]
-    layer_choice, read = chosen_layers(layers), read_labeled_sense_texts if known else read_sense_texts
-    with speaking.counter("documents") as progress:
+    loaded_run, other_runs = (
+        Run.open(run),
+        None if beside is None else [Run.open(analyzed_run) for analyzed_run in beside],
+    )
+    layer_choice, read_texts = chosen_layers(layers), read_labeled_sense_texts if known else read_sense_texts
+    with output.counter("documents") as progress:
 
         def texts() -> Iterator[SenseText]:
-            for number, text in enumerate(read(input_files, reading.reading()), 1):
+            for index, text in enumerate(read_texts(input_files, reading.text_format()), 1):
                 yield text
-                progress(number, 0)
+                progress(index, 0)
 
-        found = find_occurrences(word, texts(), max_occurrences=most, sentences="whole" if known else sentences)
-    analysis = analyze_occurrences(loaded_run, found, layers=layer_choice, groups=groups, beside=other_runs)
-    for folder in (loaded_run, *(other_runs or ())):
-        speaking.note(folder.notes)
+        occurrences = find_occurrences(word, texts(), max_occurrences=most, sentences="whole" if known else sentences)
+    analysis = analyze_occurrences(loaded_run, occurrences, layers=layer_choice, groups=groups, beside=other_runs)
+    for analyzed_run in (loaded_run, *(other_runs or ())):
+        output.note(analyzed_run.notes)
     result = {"run": loaded_run.name, "what": "senses"} | analysis.to_dict()
 
     def render(image_type: str) -> bytes | str:
@@ -434,30 +441,30 @@ def senses(
         title = f"{loaded_run.name}: {word}"
         return senses_page(analysis, title) if image_type == "html" else plot_senses(analysis, title, image_type)
 
-    speaking.emit_with_image(result, lambda console: _draw_senses(console, analysis, top), to, render)
+    output.emit_with_image(result, lambda console: _print_senses(console, analysis, top), to, render)
 
 
-def _draw_senses(console: Console, analysis: SenseAnalysis, top: int) -> None:
+def _print_senses(console: Console, analysis: SenseAnalysis, top: int) -> None:
     result = analysis.result
     title = f" in {len(result.occurrences):,} places, by {printable_cell(result.name)}"
     console.bold(analysis.word, f"{title}: {printable_cell(result.conclusion)}")
-    for number, group in enumerate(result.groups):
+    for index, group in enumerate(result.groups):
         size = f"{len(group.members):,} of {len(result.occurrences):,}, mean cosine {group.cohesion:.3f}"
         size += printable_cell(analysis.label_counts(group.members))
-        style = CLUSTER_STYLES[number % len(CLUSTER_STYLES)]
-        console.print(f"\n[bold {style}]group {number + 1}[/]  {size}", soft_wrap=True)
-        for occurrence in result.typical_occurrences(number, top):
+        style = CLUSTER_STYLES[index % len(CLUSTER_STYLES)]
+        console.print(f"\n[bold {style}]group {index + 1}[/]  {size}", soft_wrap=True)
+        for occurrence in result.typical_occurrences(index, top):
             console.print(_highlight_word(occurrence, style, console.color_system is not None), soft_wrap=True)
     console.print()
-    _draw_comparison(console, analysis)
+    _print_comparison(console, analysis)
     if (baseline := result.clustering.baseline) is not None:
         silhouettes = (f"{choice.num_clusters}: {choice.silhouette:.2f}" for choice in result.clustering.candidates)
-        noise = f"clouds without groups have {baseline.silhouette:.2f} on average"
-        console.dim(f"silhouettes by number of groups: {'  '.join(silhouettes)}; {noise}")
+        baseline_note = f"clouds without groups have {baseline.silhouette:.2f} on average"
+        console.dim(f"silhouettes by number of groups: {'  '.join(silhouettes)}; {baseline_note}")
     console.dim(*analysis.notes)
 
 
-def _draw_comparison(console: Console, analysis: SenseAnalysis) -> None:
+def _print_comparison(console: Console, analysis: SenseAnalysis) -> None:
     """Prints a row for each run: its clusters, their silhouette and how far they agree with gold senses."""
     table = Table("vectors of", ">groups", ">silhouette", ">mean cosine", "")
     for result in (analysis.result, *analysis.others):
@@ -472,8 +479,8 @@ def _draw_comparison(console: Console, analysis: SenseAnalysis) -> None:
                 values = (agreement.purity, agreement.chance, agreement.rand, agreement.merged_groups)
                 table.add_row(result.name, str(agreement.groups), *(f"{value:.3f}" for value in values))
         console.print(table)
-        joined = "joined: groups whose commonest meaning is the same are taken for one"
-        console.dim(f"{joined}; Rand index: 0 by chance, 1 at best")
+        note = "joined: groups whose commonest meaning is the same are taken for one"
+        console.dim(f"{note}; Rand index: 0 by chance, 1 at best")
 
 
 def _highlight_word(occurrence: Occurrence, style: str, colors: bool) -> Text:

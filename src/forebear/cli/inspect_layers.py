@@ -33,7 +33,7 @@ MAX_SHOWN_POSITIONS = 24  # positions of a map in the terminal
 
 
 def next(  # noqa: A001 - the command's name
-    run: Path, text: str, /, *, at: int | None = None, top: int = 5, to: PictureFile = None, speaking: Output = Output()
+    run: Path, text: str, /, *, at: int | None = None, top: int = 5, to: PictureFile = None, output: Output = Output()
 ) -> None:
     """Show what every layer would say comes next, or is hidden, as if it were the last ("logit lens").
 
@@ -64,7 +64,7 @@ def next(  # noqa: A001 - the command's name
 
     loaded_run = Run.open(run)
     lens = logit_lens(loaded_run, text, at=at, top=top)
-    speaking.note(loaded_run.notes)
+    output.note(loaded_run.notes)
 
     def render(image_type: str) -> bytes:
         from forebear.reports.plotting import title_quote
@@ -72,9 +72,11 @@ def next(  # noqa: A001 - the command's name
         return plot_logit_lens(lens, f"{loaded_run.name}: {title_quote(text)}", image_type)
 
     def draw(console: Console) -> None:
-        where = f"{'after' if lens.head == 'next' else 'in place of'} {printable_cell(lens.tokens[lens.position - 1])}"
+        location = (
+            f"{'after' if lens.head == 'next' else 'in place of'} {printable_cell(lens.tokens[lens.position - 1])}"
+        )
         prediction = f"[bold]{printable_cell(lens.predicted_token.text)}[/]"
-        console.bold(lens.text, f"  {where} ({lens.position}), in the end: {prediction}")
+        console.bold(lens.text, f"  {location} ({lens.position}), in the end: {prediction}")
         table = Table(">layer", "likeliest", ">P of the last", ">rank", ">entropy", ">KL to the end")
         for layer in lens.layers:
             pairs = (f"{printable_cell(token.text)} [dim]{token.probability:.1%}[/]" for token in layer.candidates)
@@ -82,11 +84,11 @@ def next(  # noqa: A001 - the command's name
             table.add_row(str(layer.layer), Text.from_markup("  ".join(pairs)), *values)
         console.print(table)
 
-    speaking.emit_with_image({"run": loaded_run.name, "what": "next"} | lens.to_dict(), draw, to, render)
+    output.emit_with_image({"run": loaded_run.name, "what": "next"} | lens.to_dict(), draw, to, render)
 
 
 def layers(
-    runs: Annotated[list[Path], Parameter(negative="")], /, *, to: PictureFile = None, speaking: Output = Output()
+    runs: Annotated[list[Path], Parameter(negative="")], /, *, to: PictureFile = None, output: Output = Output()
 ) -> None:
     """Show how much each layer weighs in the mixture that a task has learned to read; several runs side by side.
 
@@ -111,21 +113,21 @@ def layers(
     for folder in runs:
         loaded_run = Run.open(folder)
         mixtures += layer_weights(loaded_run)
-        speaking.note(loaded_run.notes)
+        output.note(loaded_run.notes)
 
     def draw(console: Console) -> None:
-        highest = max(weight for mixture in mixtures for weight in mixture.weights)
+        max_weight = max(weight for mixture in mixtures for weight in mixture.weights)
         for mixture in mixtures:
             task = f", {printable_cell(mixture.task)}" if mixture.task else ""
             console.bold(mixture.run, f"{task}, {printable_cell(mixture.position)}: γ {mixture.gain:.3f}")
             table = Table("layer", ">weight", "", ">of an even share")
             for name, weight in reversed(list(zip(layer_names(mixture), mixture.weights, strict=True))):
-                bar = text_bar(weight / highest, LAYER_BAR_WIDTH)
+                bar = text_bar(weight / max_weight, LAYER_BAR_WIDTH)
                 table.add_row(name, f"{weight:.4f}", bar, f"{weight / mixture.uniform_weight:.2f} ×")
             console.print(table)
 
     result = {"what": "layers", "mixtures": [mixture.to_dict() for mixture in mixtures]}
-    speaking.emit_with_image(result, draw, to, functools.partial(plot_layer_weights, mixtures))
+    output.emit_with_image(result, draw, to, functools.partial(plot_layer_weights, mixtures))
 
 
 def positions(
@@ -135,7 +137,7 @@ def positions(
     width: int | None = None,
     count: Annotated[int | None, Parameter(name="--positions")] = None,
     to: PictureFile = None,
-    speaking: Output = Output(),
+    output: Output = Output(),
 ) -> None:
     """Show a table of positions, how alike they are, and that a step further is a linear map.
 
@@ -163,25 +165,25 @@ def positions(
 
     loaded_run = None if run is None else Run.open(run)
     table = position_table(loaded_run, width=width, count=count)
-    speaking.note(loaded_run.notes if loaded_run is not None else ())
-    rows, size = table.table.shape
+    output.note(loaded_run.notes if loaded_run is not None else ())
+    num_positions, vector_size = table.table.shape
     subject = "the Transformer's sinusoid" if loaded_run is None else f"{table.name} ({table.kind})"
-    title = f"positions of {subject}: {rows:,}, each a vector of {size:,}"
+    title = f"positions of {subject}: {num_positions:,}, each a vector of {vector_size:,}"
     render = functools.partial(plot_positions, table, title)
     result = {"what": "positions"} | table.to_dict()
-    speaking.emit_with_image(result, lambda console: _draw_positions(console, table), to, render)
+    output.emit_with_image(result, lambda console: _print_positions(console, table), to, render)
 
 
-def _draw_positions(console: Console, position_table: PositionTable) -> None:
+def _print_positions(console: Console, position_table: PositionTable) -> None:
     import numpy as np
 
     count, width = position_table.table.shape
     console.print(f"[bold]{position_table.kind}[/] positions: {count:,}, each a vector of {width:,}")
     sampled = np.unique(np.linspace(0, count - 1, min(count, MAX_SHOWN_POSITIONS)).round().astype(int))
     cosines = np.clip(position_table.cosines[np.ix_(sampled, sampled)], 0, 1)
-    part = f" between {len(sampled)} of them, from 0 (or less) to 1" if len(sampled) < count else ""
-    console.print(f"cosines{part}")
-    options: dict[str, Any] = {"colours": console.color_system is not None, "highest": 1.0}
+    sample_note = f" between {len(sampled)} of them, from 0 (or less) to 1" if len(sampled) < count else ""
+    console.print(f"cosines{sample_note}")
+    options: dict[str, Any] = {"use_color": console.color_system is not None, "max_value": 1.0}
     names = [str(number) for number in sampled.tolist()]
     console.lines(small_heatmap(cosines, np.ones_like(cosines, bool), rows=names, **options))
     columns = (">best map misses", ">a sinusoid's")
@@ -189,8 +191,8 @@ def _draw_positions(console: Console, position_table: PositionTable) -> None:
         columns = (">rotation's largest error", ">best map misses")
     table = Table(">positions further", *columns, ">of random numbers", ">mean cosine")
     for step in position_table.steps:
-        first = f"{step.map_error:.2%}" if step.rotation_error is None else f"{step.rotation_error:.1e}"
-        errors = (first, f"{step.sinusoid_error:.2%}", f"{step.noise_error:.2%}")
+        first_error = f"{step.map_error:.2%}" if step.rotation_error is None else f"{step.rotation_error:.1e}"
+        errors = (first_error, f"{step.sinusoid_error:.2%}", f"{step.noise_error:.2%}")
         table.add_row(str(step.step), *errors, f"{position_table.by_distance[step.step]:.3f}")
     console.print(table)
     console.dim("misses: the share of variance that the best linear map misses at positions it was not fitted to")
@@ -205,7 +207,7 @@ def gradients(
     far: int = 50,
     to: PictureFile = None,
     reading: ReadingOptions = ReadingOptions(),
-    speaking: Output = Output(),
+    output: Output = Output(),
 ) -> None:
     """Show how much what a run knows at a token depends on the tokens before it, by their distance.
 
@@ -238,24 +240,24 @@ def gradients(
         raise InputError(message, hint='give --in FILE, or --text "a long text"')
     loaded_runs = [Run.open(folder) for folder in runs]
     texts, num_characters = [] if text is None else [text], 0
-    for document in read_sense_texts(input_files, reading.reading()) if input_files else ():
+    for document in read_sense_texts(input_files, reading.text_format()) if input_files else ():
         texts.append(document.text)
         num_characters += len(document.text)
         if num_characters >= MAX_CHARACTERS:
             break
     reaches = gradient_reach(loaded_runs, texts, max_distance=far)
     for loaded_run in loaded_runs:
-        speaking.note(loaded_run.notes)
+        output.note(loaded_run.notes)
 
     def draw(console: Console) -> None:
-        furthest = max(reach.max_distance for reach in reaches)
+        max_distance = max(reach.max_distance for reach in reaches)
         columns = (column for reach in reaches for column in (f">{printable_cell(reach.name)}", ">of its own"))
         table = Table(">tokens back", *columns)
-        for distance in [*(distance for distance in SHOWN_DISTANCES if distance < furthest), furthest]:
+        for distance in [*(distance for distance in SHOWN_DISTANCES if distance < max_distance), max_distance]:
             cells = []
             for reach in reaches:
                 is_reached = distance <= reach.max_distance
-                values = (reach.magnitudes[distance], reach.relative[distance]) if is_reached else (None, None)
+                values = (reach.norms[distance], reach.relative[distance]) if is_reached else (None, None)
                 cells += [number_cell(value, ".2e") for value in values]
             table.add_row(str(distance), *cells)
         console.print(table)
@@ -264,4 +266,4 @@ def gradients(
         console.dim("of its own: of what it is at the token itself, 0 tokens back")
 
     result = {"what": "gradients", "runs": [reach.to_dict() for reach in reaches]}
-    speaking.emit_with_image(result, draw, to, functools.partial(plot_gradient_reach, reaches))
+    output.emit_with_image(result, draw, to, functools.partial(plot_gradient_reach, reaches))

@@ -77,11 +77,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _fail(UserInterrupt("interrupted; what was finished is kept, the same command goes on"), tokens_given)
     except Exception as error:
-        reported = _reported_error(error, tokens_given)
-        if reported is None and os.environ.get("FOREBEAR_TRACEBACK"):
+        user_error = _reported_error(error, tokens_given)
+        if user_error is None and os.environ.get("FOREBEAR_TRACEBACK"):
             raise
         hint = "this is a defect of forebear: please report it, with what FOREBEAR_TRACEBACK=1 prints"
-        return _fail(reported or ForebearError(f"{type(error).__name__}: {error}", hint=hint), tokens_given)
+        return _fail(user_error or ForebearError(f"{type(error).__name__}: {error}", hint=hint), tokens_given)
 
 
 def _reported_error(error: Exception, tokens: Sequence[str]) -> ForebearError | None:
@@ -128,8 +128,8 @@ def _complete_switches(tokens: list[str]) -> list[str]:
     switches = [field.name for name in LINEAGE for field in fields(model_spec(name)) if str(field.type) == "bool"]
     flags, values = {f"--{name.replace('_', '-')}" for name in switches}, ("true", "false", "yes", "no", "1", "0")
     completed: list[str] = []
-    for token, following in zip(tokens, [*tokens[1:], ""], strict=True):
-        completed += [token, "true"] if token in flags and following not in values else [token]
+    for token, next_token in zip(tokens, [*tokens[1:], ""], strict=True):
+        completed += [token, "true"] if token in flags and next_token not in values else [token]
     return completed
 
 
@@ -146,9 +146,7 @@ def _command(tokens: Sequence[str]) -> str | None:
 
 def _split_config_option(tokens: list[str]) -> tuple[list[str], str | None]:
     """Splits `--config FILE` off the arguments: a file of defaults with a table per command."""
-    tokens = [
-        piece for token in tokens for piece in (token.split("=", 1) if token.startswith("--config=") else [token])
-    ]
+    tokens = [part for token in tokens for part in (token.split("=", 1) if token.startswith("--config=") else [token])]
     if "--config" not in tokens:
         return tokens, None
     from forebear.training.settings import read_toml

@@ -35,18 +35,18 @@ class WordEvalOptions:
     method: AnalogyMethod | None = None
     "Analogies: add (b - a + c), or multiply cosines. [default: add]"
 
-    def reject_analogy_options(self, why: str, hint: str) -> None:
+    def reject_analogy_options(self, reason: str, hint: str) -> None:
         """Rejects options for analogies, where there are none."""
         for flag, value in (("--most-frequent", self.most_frequent), ("--method", self.method)):
             if value is not None:
-                raise InputError(f"{flag} is about analogies{why}", hint=hint)
+                raise InputError(f"{flag} is about analogies{reason}", hint=hint)
 
 
-def measure_words_command(run: Path, options: WordEvalOptions, encoding: str, speaking: Output) -> None:
+def measure_words_command(run: Path, options: WordEvalOptions, encoding: str, output: Output) -> None:
     """Evaluates word vectors on word files and prints the result."""
     from forebear.embeddings.evaluation import AnalogyEval, SimilarityEval
 
-    loaded_run = open_run(run, "similarity", speaking)
+    loaded_run = open_run(run, "similarity", output)
     options_given: dict[str, Any] = {"most_frequent": options.most_frequent, "method": options.method or "add"}
     evaluations = loaded_run.measure_words(options.words or [], encoding=encoding, **options_given)
     pairs = [evaluation for evaluation in evaluations if isinstance(evaluation, SimilarityEval)]
@@ -56,14 +56,14 @@ def measure_words_command(run: Path, options: WordEvalOptions, encoding: str, sp
 
     def draw(console: Console) -> None:
         if pairs:
-            _draw_pairs(console, pairs)
+            _print_pairs(console, pairs)
         for evaluation in analogies:
-            _draw_analogies(console, evaluation)
+            _print_analogies(console, evaluation)
 
-    speaking.emit({"run": loaded_run.name, "files": [evaluation.to_dict() for evaluation in evaluations]}, draw)
+    output.emit({"run": loaded_run.name, "files": [evaluation.to_dict() for evaluation in evaluations]}, draw)
 
 
-def _draw_pairs(console: Console, evaluations: Sequence[SimilarityEval]) -> None:
+def _print_pairs(console: Console, evaluations: Sequence[SimilarityEval]) -> None:
     from forebear.embeddings.evaluation import MISSING_PAIRS_NOTE
 
     table = Table("file of pairs", ">covered", ">Spearman", ">Pearson", ">Spearman, all", ">Pearson, all")
@@ -79,13 +79,13 @@ def _draw_pairs(console: Console, evaluations: Sequence[SimilarityEval]) -> None
             console.plain(f"{name}: its first line is taken for headings: {evaluation.headings[:80]!r}", style="yellow")
         if evaluation.undefined:
             console.plain(f"{name}: none: {evaluation.undefined}", style="yellow")
-        _draw_missing(console, evaluation)
+        _print_missing(console, evaluation)
         if evaluation.composed:
             subject = count_phrase(evaluation.composed, "word has a vector", "words have vectors")
             console.plain(f"{name}: {subject} composed of parts, for want of one in the vocabulary", style="dim")
 
 
-def _draw_analogies(console: Console, evaluation: AnalogyEval) -> None:
+def _print_analogies(console: Console, evaluation: AnalogyEval) -> None:
     from forebear.embeddings.evaluation import MISSING_ANALOGIES_NOTE
 
     columns = ("analogies", ">right", ">covered", ">accuracy", ">accuracy, all")
@@ -100,15 +100,15 @@ def _draw_analogies(console: Console, evaluation: AnalogyEval) -> None:
     console.print(table)
     formula = "b - a + c" if evaluation.method == "add" else "products of cosines"
     console.dim(f"answered with the {evaluation.words:,} most frequent words, by {formula}; {MISSING_ANALOGIES_NOTE}")
-    _draw_missing(console, evaluation)
+    _print_missing(console, evaluation)
 
 
-def _draw_missing(console: Console, evaluation: AnalogyEval | SimilarityEval, limit: int = 8) -> None:
+def _print_missing(console: Console, evaluation: AnalogyEval | SimilarityEval, limit: int = 8) -> None:
     name, missing = Path(evaluation.file).name, evaluation.missing
     if missing:
         ellipsis = ", …" * (len(missing) > limit)
-        count = count_phrase(len(missing), "word is", "words are")
-        console.plain(f"{name}: {count} missing: {', '.join(missing[:limit])}{ellipsis}", style="dim")
+        subject = count_phrase(len(missing), "word is", "words are")
+        console.plain(f"{name}: {subject} missing: {', '.join(missing[:limit])}{ellipsis}", style="dim")
     if evaluation.note:
         console.plain(f"{name}: {evaluation.note}", style="yellow")
 
@@ -162,7 +162,7 @@ def measure(
     on_bad_tags: Literal["fail", "repair"] = "fail",
     words: WordEvalOptions = WordEvalOptions(),
     reading: ReadingOptions = ReadingOptions(),
-    speaking: Output = Output(),
+    output: Output = Output(),
 ) -> None:
     """Measure how well a run predicts a text (bits per byte), does its task, translates, or knows words.
 
@@ -211,81 +211,86 @@ def measure(
 
     for file in (errors, out):
         check_output_file(file, texts or ())
-    translating: dict[str, Any] = {"--columns": columns, "--beams": beams, "--out": out}
+    translation_options: dict[str, Any] = {"--columns": columns, "--beams": beams, "--out": out}
     if words.words is not None:
         options = {"texts": texts, "--limit": limit, "--workers": workers, "--errors": errors, "--columns": columns}
         options |= {"--on-bad-rows": on_bad_rows != "fail", "--on-bad-tags": on_bad_tags != "fail"}
-        options |= translating | {"--with": beside, "--tune": tune}
+        options |= translation_options | {"--with": beside, "--tune": tune}
         if conflicts := [name for name, value in options.items() if value]:
             hint = "measure with words and with texts one after the other"
             raise InputError(f"{conflicts[0]} and --words do not go together", hint=hint)
         if replace(reading, encoding=ReadingOptions.encoding) != ReadingOptions():
             message = "files of words are read as they are: only --encoding matters"
             raise InputError(message, hint="leave the others out")
-        measure_words_command(run, words, reading.encoding, speaking)
+        measure_words_command(run, words, reading.encoding, output)
         return
     words.reject_analogy_options("", "name them: --words FILE")
     if texts is None:
         hint = "forebear measure RUN TEXT…, or RUN --words FILE…"
         raise InputError("there is nothing to measure with", hint=hint)
-    loaded_run = open_run(run, "measure", speaking)
+    loaded_run = open_run(run, "measure", output)
     if tune is not None and not beside:
         raise InputError("--tune weighs several runs, and this is one", hint="name others with --with RUN")
     if beside and (loaded_run.task is not None or "next" not in loaded_run.heads):
         message, hint = "does not predict the next token, and cannot be mixed", "leave out --with"
         raise InputError(message, file=loaded_run.folder.path, hint=hint)
     if loaded_run.task is not None:
-        measure_task_command(loaded_run, texts, errors, speaking, on_bad_rows=on_bad_rows, on_bad_tags=on_bad_tags)
+        measure_task_command(loaded_run, texts, errors, output, on_bad_rows=on_bad_rows, on_bad_tags=on_bad_tags)
         return
     max_items = None if limit is None else parse_count(limit, "limit")
     if "translation" in loaded_run.heads:
         from forebear.data.corpus.parallel import ParallelFormat
 
-        pairs = ParallelFormat(columns, reading.encoding, reading.on_bad_bytes)
+        parallel_format = ParallelFormat(columns, reading.encoding, reading.on_bad_bytes)
         beams = 4 if beams is None else beams
-        measure_translation_command(loaded_run, texts, pairs, speaking, beams=beams, limit=max_items, out=out)
+        measure_translation_command(loaded_run, texts, parallel_format, output, beams=beams, limit=max_items, out=out)
         return
-    if flags := [flag for flag, value in translating.items() if value]:
+    if flags := [flag for flag, value in translation_options.items() if value]:
         message, file = f"{flags[0]} is for runs that translate", loaded_run.folder.path
         raise InputError(message, file=file, hint="leave it out")
     if errors is not None:
         raise InputError("--errors lists mistakes at a task, and this run has none", hint="leave it out")
-    runs = [loaded_run, *(open_run(folder, "measure", speaking) for folder in beside or ())]
-    with speaking.progress("preparing") as preparing, speaking.progress("measuring") as progress:
-        options = {"workers": workers, "reading": reading.reading(), "preparing": preparing, "progress": progress}
+    runs = [loaded_run, *(open_run(folder, "measure", output) for folder in beside or ())]
+    with output.progress("preparing") as prepare_progress, output.progress("measuring") as progress:
+        options = {"workers": workers, "reading": reading.text_format()}
+        options |= {"preparing": prepare_progress, "progress": progress}
         if beside:
             from forebear.inference.ensemble import evaluate_interpolation
 
             result = evaluate_interpolation(runs, texts, tune=tune, limit=max_items, **options).to_dict()
-            alone = zip(runs, result["alone"], strict=True)
-            result["alone"] = [{"run": run.name, **metrics} for run, metrics in alone]
-            draw = _draw_interpolation
+            individual_metrics = zip(runs, result["alone"], strict=True)
+            result["alone"] = [{"run": run.name, **metrics} for run, metrics in individual_metrics]
+            draw = _print_interpolation
         else:
             result = {"run": loaded_run.name, **loaded_run.measure(texts, limit=limit, **options).to_dict()}
-            draw = _draw_neighbor_eval if "told_apart" in result else _draw_text_eval
-    speaking.emit(result, lambda console: draw(console, result))
+            draw = _print_neighbor_eval if "told_apart" in result else _print_text_eval
+    output.emit(result, lambda console: draw(console, result))
 
 
-def training_overlap_note(facts: dict[str, Any], subject: str) -> str:
+def training_overlap_note(metrics: dict[str, Any], subject: str) -> str:
     """A note on text that was used for training, in documents and as a fraction of bytes."""
-    fraction = facts["learned_bytes"] / max(1, facts["bytes"])
-    documents = f"{facts['learned_from']:,} of these documents ({fraction:.1%} of the text)"
+    fraction = metrics["learned_bytes"] / max(1, metrics["bytes"])
+    documents = f"{metrics['learned_from']:,} of these documents ({fraction:.1%} of the text)"
     return f"{documents} are text that {subject} learned from: no test of it"
 
 
-def _draw_neighbor_eval(console: Console, metrics: dict[str, Any]) -> None:
+def _print_neighbor_eval(console: Console, metrics: dict[str, Any]) -> None:
     table = Table("", ">")
     accuracy = number_cell(metrics["told_apart"], ".2%", "there are none")
     table.add_row("neighbours told from words that stand elsewhere (by chance 50%)", accuracy, style="bold")
-    for name, label in (("pairs", "pairs of neighbours"), ("tokens", "words of the text"), ("bytes", "bytes of text")):
-        table.add_row(label, f"{metrics[name]:,}")
+    for name, description in (
+        ("pairs", "pairs of neighbours"),
+        ("tokens", "words of the text"),
+        ("bytes", "bytes of text"),
+    ):
+        table.add_row(description, f"{metrics[name]:,}")
     table.add_row("words without a vector", f"{metrics['unknown_rate']:.2%}")
     console.print(table)
     if metrics["learned_from"]:
         console.warn(training_overlap_note(metrics, "the run"))
 
 
-def _draw_text_eval(console: Console, metrics: dict[str, Any]) -> None:
+def _print_text_eval(console: Console, metrics: dict[str, Any]) -> None:
     """Prints perplexity and related metrics, with notes on their limits."""
     table = Table("", ">")
     for name, label, digits in [*(MASKED_LM_METRICS if metrics["pseudo"] else ()), *TEXT_METRICS]:
@@ -314,21 +319,21 @@ def _draw_text_eval(console: Console, metrics: dict[str, Any]) -> None:
 
 
 def measure_task_command(
-    run: Run, files: list[str], errors: Path | None, speaking: Output, *, on_bad_rows: str, on_bad_tags: str
+    run: Run, files: list[str], errors: Path | None, output: Output, *, on_bad_rows: str, on_bad_tags: str
 ) -> None:
     """Evaluates a run on a file of examples and prints the result."""
     from forebear.inference.measure import evaluate_task, write_mispredictions
 
     if len(files) != 1:
         raise InputError(f"{len(files)} files of examples", hint="give one file at a time")
-    with speaking.counter("examples") as progress:
+    with output.counter("examples") as progress:
         options: dict[str, Any] = {"on_bad_rows": on_bad_rows, "on_bad_tags": on_bad_tags}
         evaluation = evaluate_task(run, files[0], progress=progress, **options)
     result = {"run": run.name, **evaluation.to_dict()}
     if errors is not None:
         write_mispredictions(evaluation, errors)
         result["errors"] = str(errors)
-    speaking.emit(result, lambda console: _draw_task_eval(console, evaluation, errors))
+    output.emit(result, lambda console: _print_task_eval(console, evaluation, errors))
 
 
 def _task_scores(metrics: dict[str, Any]) -> list[tuple[str, float]]:
@@ -341,7 +346,7 @@ def metrics_headline(metrics: dict[str, Any]) -> str:
     return f"{scores} ({count_phrase(metrics.get('examples', 0), 'example')})"
 
 
-def _draw_task_eval(console: Console, evaluation: TaskEvaluation, errors: Path | None) -> None:
+def _print_task_eval(console: Console, evaluation: TaskEvaluation, errors: Path | None) -> None:
     metrics = evaluation.metrics
     table = Table("", ">")
     for name, value in _task_scores(metrics):
@@ -350,9 +355,9 @@ def _draw_task_eval(console: Console, evaluation: TaskEvaluation, errors: Path |
     console.print(table)
     if per_class := metrics.get("per_class") or metrics.get("per_kind"):
         table = Table("label", ">precision", ">recall", ">f1", ">examples")
-        for label, scores in per_class.items():
-            cells = (f"{scores[name]:.4f}" for name in ("precision", "recall", "f1"))
-            table.add_row(label, *cells, f"{scores['support']:,}")
+        for label, record in per_class.items():
+            cells = (f"{record[name]:.4f}" for name in ("precision", "recall", "f1"))
+            table.add_row(label, *cells, f"{record['support']:,}")
         console.print(table)
     labels = list(metrics.get("per_class") or ())
     if metrics.get("confusion") and len(labels) <= MAX_CONFUSION_LABELS:
@@ -381,14 +386,14 @@ def _draw_task_eval(console: Console, evaluation: TaskEvaluation, errors: Path |
     location = f"all in {errors}" if errors is not None else "--errors FILE lists them"
     console.plain(f"{count_phrase(len(evaluation.mispredictions), 'example')} with mistakes ({location})")
     for mistake in evaluation.mispredictions[:3]:
-        scores = mistake.to_dict()
-        text = " / ".join(scores["texts"])
-        gold = " | ".join(dict.fromkeys(scores["wanted"].split(" | ")))  # people often found the same
-        comparison = f"{gold or 'nothing'} taken for {scores['said'] or 'nothing'}"
+        record = mistake.to_dict()
+        text = " / ".join(record["texts"])
+        gold = " | ".join(dict.fromkeys(record["wanted"].split(" | ")))  # people often found the same
+        comparison = f"{gold or 'nothing'} taken for {record['said'] or 'nothing'}"
         console.plain(f"  {comparison}: {text[:100]}")
 
 
-def _draw_interpolation(console: Console, result: dict[str, Any]) -> None:
+def _print_interpolation(console: Console, result: dict[str, Any]) -> None:
     mixture = result["mixture"]
     table = Table("run", ">weight", ">bits per byte", ">perplexity", ">nats per token")
     rows = [(row["run"], row["weight"], row, "") for row in result["alone"]]
@@ -407,8 +412,8 @@ def _draw_interpolation(console: Console, result: dict[str, Any]) -> None:
 def measure_translation_command(
     run: Run,
     texts: list[str],
-    reading: ParallelFormat,
-    speaking: Output,
+    parallel_format: ParallelFormat,
+    output: Output,
     *,
     beams: int,
     limit: int | None,
@@ -421,14 +426,14 @@ def measure_translation_command(
     from forebear.inference.translate import evaluate_translations
 
     ledger = Ledger()
-    pairs = list(islice(reading.read_pairs(texts, ledger), limit))
-    with speaking.progress("translating") as progress:
+    pairs = list(islice(parallel_format.read_pairs(texts, ledger), limit))
+    with output.progress("translating") as progress:
         sources, references = [source for _, source, _ in pairs], [reference for _, _, reference in pairs]
-        measured = evaluate_translations(run, sources, references, beams=beams, progress=progress)
+        evaluation = evaluate_translations(run, sources, references, beams=beams, progress=progress)
     if out is not None:
-        write_file(out, b"".join(translation.text.encode() + b"\n" for translation in measured.translations))
+        write_file(out, b"".join(translation.text.encode() + b"\n" for translation in evaluation.translations))
     dropped = {reason: entry.count for reason, entry in ledger.drops.items()}
-    result = {"run": run.name, **measured.to_dict(), "dropped": dropped}
+    result = {"run": run.name, **evaluation.to_dict(), "dropped": dropped}
 
     def draw(console: Console) -> None:
         table = Table("", ">")
@@ -444,4 +449,4 @@ def measure_translation_command(
         for reason, count in result["dropped"].items():
             console.print(f"[yellow]{count:,} pairs were left out: {reason}[/]")
 
-    speaking.emit(result, draw)
+    output.emit(result, draw)

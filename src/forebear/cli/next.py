@@ -13,10 +13,10 @@ from forebear.cli.output import Console, Output, Switch, Table, count_phrase, fo
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.inference.fill import FilledText
-    from forebear.inference.next import NextTokens
+    from forebear.inference.next import TokenPrediction
     from forebear.statistical.ngram.explain_probability import BackoffStep, NgramEvidence
 
-TOO_RARE = "too rare for this model (--prune)"
+PRUNED_NOTE = "too rare for this model (--prune)"
 
 
 def evidence_lines(evidence: NgramEvidence, token: str, eos_id: int) -> Iterator[str]:
@@ -29,8 +29,8 @@ def evidence_lines(evidence: NgramEvidence, token: str, eos_id: int) -> Iterator
         sentence = f"it is one of {evidence.num_shared:,} tokens{_weight_left(evidence.remainder)}"
         sentences.append((sentence, evidence.uniform_share))
     num_terms = 0
-    for number, (sentence, mass) in enumerate(sentences):
-        prefix = f"{token}: " if number == 0 else "  + " if mass and num_terms else "    "
+    for position, (sentence, mass) in enumerate(sentences):
+        prefix = f"{token}: " if position == 0 else "  + " if mass and num_terms else "    "
         yield f"{prefix}{sentence} → {mass:.4g}" if mass else f"{prefix}{sentence}"
         num_terms += mass > 0
     if num_terms > 1:
@@ -47,18 +47,18 @@ def _sentence(evidence: NgramEvidence, index: int, eos_id: int) -> str:
         return f"{_context_name(step, eos_id)} was never seen{backoff_note}"
     if not step.is_known:
         times = "one time" if step.seen == 1 else f"{step.seen:,} times"
-        return f"{_context_name(step, eos_id)} was seen {times}: {TOO_RARE}{backoff_note}"
-    where = _context_position(step, eos_id)
+        return f"{_context_name(step, eos_id)} was seen {times}: {PRUNED_NOTE}{backoff_note}"
+    context_position = _context_position(step, eos_id)
     times = "the only time" if step.seen == 1 else f"{step.times:,} of the {step.seen:,} times"
     followers = "" if step.seen == 1 else f" ({count_phrase(step.followers or 0, 'different token')})"
     if not step.is_listed and step.times:
-        return f"{times} {where}{followers}: {TOO_RARE}{backoff_note}"
+        return f"{times} {context_position}{followers}: {PRUNED_NOTE}{backoff_note}"
     if not step.is_listed:
-        count = "something else the only time" if step.seen == 1 else f"never in the {step.seen:,} times"
-        return f"{count} {where}{followers}{backoff_note}"
+        occurrence = "something else the only time" if step.seen == 1 else f"never in the {step.seen:,} times"
+        return f"{occurrence} {context_position}{followers}{backoff_note}"
     counts_followers = evidence.smoothing in ("witten-bell", "kneser-ney") and step.context
     adjustments = (followers if counts_followers else "") + _count_adjustments(evidence, step)
-    return f"{times} {where}{adjustments}{_weight_left(step.weight)}"
+    return f"{times} {context_position}{adjustments}{_weight_left(step.weight)}"
 
 
 def _count_adjustments(evidence: NgramEvidence, step: BackoffStep) -> str:
@@ -119,8 +119,8 @@ def next(  # noqa: A001 - the command's name
     ends: Switch = False,
     among: int | None = None,
     why: Switch = False,
-    many: BatchInputOptions = BatchInputOptions(),
-    speaking: Output = Output(),
+    batch_input: BatchInputOptions = BatchInputOptions(),
+    output: Output = Output(),
 ) -> None:
     """Show what a run expects to come next, or in a blank, with probabilities.
 
@@ -151,16 +151,16 @@ def next(  # noqa: A001 - the command's name
     """
     from forebear.inference.next import next_tokens
 
-    loaded_run = open_run(run, "next", speaking)
+    loaded_run = open_run(run, "next", output)
     tokenizer = loaded_run.vocabulary_tokenizer
     options = {"top": top, "ends": ends, "among": among, "why": why}
-    ask = lambda text: next_tokens(loaded_run.predictor, tokenizer, text, **options)  # noqa: E731
-    draw = lambda console, answer: _draw_next(console, answer, tokenizer)  # noqa: E731
+    predict_next = lambda text: next_tokens(loaded_run.predictor, tokenizer, text, **options)  # noqa: E731
+    draw = lambda console, answer: _print_next(console, answer, tokenizer)  # noqa: E731
     hint = 'forebear next RUN "some text"'
-    run_per_text(loaded_run, texts, many, speaking, ask, hint=hint, done="answered", draw=draw)
+    run_per_text(loaded_run, texts, batch_input, output, predict_next, hint=hint, done_verb="answered", draw=draw)
 
 
-def _draw_next(console: Console, answer: NextTokens, tokenizer: Tokenizer) -> None:
+def _print_next(console: Console, answer: TokenPrediction, tokenizer: Tokenizer) -> None:
     from forebear.inference.stream_decode import readable_token
 
     console.bold(answer.text)
@@ -169,8 +169,8 @@ def _draw_next(console: Console, answer: NextTokens, tokenizer: Tokenizer) -> No
     for rank, candidate in enumerate(answer.candidates, 1):
         full_text = [] if candidate.full_text is None else [candidate.full_text]
         token = candidate.text if answer.has_blank else readable_token(tokenizer, candidate.id)
-        share = (f"{candidate.probability:.2%}", text_bar(candidate.probability, 20))
-        table.add_row(str(rank), token, *share, format_number(candidate.log_prob), *full_text)
+        probability_cells = (f"{candidate.probability:.2%}", text_bar(candidate.probability, 20))
+        table.add_row(str(rank), token, *probability_cells, format_number(candidate.log_prob), *full_text)
     console.print(table)
     for candidate in answer.candidates:
         if candidate.explanation is not None:
@@ -179,8 +179,8 @@ def _draw_next(console: Console, answer: NextTokens, tokenizer: Tokenizer) -> No
                 console.print(printable_cell(line), soft_wrap=True)
     if not answer.candidates:
         console.print("[yellow]nothing that this run holds possible fits here[/]")
-    if answer.num_considered < answer.num_fitting:
-        note = f"tried {answer.num_considered:,} of {answer.num_fitting:,} candidates: those likeliest after the text "
+    if answer.num_considered < answer.num_valid:
+        note = f"tried {answer.num_considered:,} of {answer.num_valid:,} candidates: those likeliest after the text "
         note += f"before the blank, which have {answer.covered_mass:.1%} of the probability there; --among N tries more"
         console.print(note, soft_wrap=True)
 
@@ -192,8 +192,8 @@ def fill(
     *,
     top: int = 5,
     tokens: int = 1,
-    many: BatchInputOptions = BatchInputOptions(),
-    speaking: Output = Output(),
+    batch_input: BatchInputOptions = BatchInputOptions(),
+    output: Output = Output(),
 ) -> None:
     """Fill the blanks of a text by a run that finds hidden tokens (bert and its kin), as many as there are.
 
@@ -215,8 +215,8 @@ def fill(
     tokens
         How many tokens a ____ hides: 2 for a Chinese word of two characters.
     """
-    loaded_run = open_run(run, "fill", speaking)
-    ask = functools.partial(loaded_run.fill, top=top, tokens=tokens)
+    loaded_run = open_run(run, "fill", output)
+    fill_text = functools.partial(loaded_run.fill, top=top, tokens=tokens)
 
     def draw(console: Console, answer: FilledText) -> None:
         console.bold(answer.filled_text, f"  (log P {format_number(answer.log_prob)})")
@@ -228,4 +228,4 @@ def fill(
         console.print(table)
 
     hint = 'forebear fill RUN "some ____ text"'
-    run_per_text(loaded_run, texts, many, speaking, ask, hint=hint, done="filled", draw=draw)
+    run_per_text(loaded_run, texts, batch_input, output, fill_text, hint=hint, done_verb="filled", draw=draw)

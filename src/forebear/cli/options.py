@@ -55,10 +55,12 @@ class LabeledDataOptions:
     on_bad_tags: Literal["fail", "repair"] = "fail"
     "Tags that break their scheme: fail, or repair them; they are counted."
 
-    def form(self) -> dict[str, Any]:
+    def detection_args(self) -> dict[str, Any]:
         """The arguments of format detection."""
-        texts, choices = ([_column(name) for name in names or ()] for names in (self.text_column, self.choice_column))
-        label = None if self.label_column is None else _column(self.label_column)
+        texts, choices = (
+            [_column_key(name) for name in names or ()] for names in (self.text_column, self.choice_column)
+        )
+        label = None if self.label_column is None else _column_key(self.label_column)
         columns = {"text_columns": texts, "choice_columns": choices, "label_column": label}
         several = True if self.several == "list" else self.several or False
         return {"number": self.number, "header": self.header, "encoding": self.encoding, "several": several, **columns}
@@ -92,8 +94,8 @@ class TaggedTextOptions:
 
 def given_options(*groups: Any, **options: Any) -> dict[str, Any]:
     """The options, of dataclasses and single ones, that are not None, under their Python names."""
-    every_option = [item for group in groups for item in vars(group).items()] + list(options.items())
-    return {name.replace("-", "_"): value for name, value in every_option if value is not None}
+    all_options = [item for group in groups for item in vars(group).items()] + list(options.items())
+    return {name.replace("-", "_"): value for name, value in all_options if value is not None}
 
 
 def chosen_layers(layers: str | None) -> LayerChoice | None:
@@ -108,7 +110,7 @@ def command_line() -> str:
     return shlex.join(["forebear", *sys.argv[1:]])
 
 
-def _column(name: str) -> str | int:
+def _column_key(name: str) -> str | int:
     return int(name) if name.isascii() and name.isdecimal() else name
 
 
@@ -130,7 +132,7 @@ class TokenizerOptions:
     limit: int = 200_000_000
     "Characters to learn from; of more text a sample of this size is taken and its size recorded."
 
-    def learning(self) -> TokenizerTrainingOptions:
+    def training_options(self) -> TokenizerTrainingOptions:
         return TokenizerTrainingOptions(self.size, self.min_count, self.lower, self.normalise, self.split, self.limit)
 
 
@@ -166,12 +168,12 @@ class ReadingOptions:
     on_bad_bytes: OnBadBytes = "fail"
     "Bytes that are not in the encoding: fail, replace by U+FFFD, or skip; each is entered in the ledger."
 
-    def reading(self) -> TextFormat:
+    def text_format(self) -> TextFormat:
         return TextFormat(self.documents, self.format, self.field, self.column, self.encoding, self.on_bad_bytes)
 
     def source(self, sentences: SentenceOptions, **parallel: Any) -> TextSource:
         """The source of a text; its paths are set by the plan."""
-        return TextSource((), self.reading(), **sentences.settings(), **parallel)
+        return TextSource((), self.text_format(), **sentences.settings(), **parallel)
 
 
 @Parameter(name="*")

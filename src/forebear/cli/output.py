@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 COUNTER_INTERVAL = 5  # seconds between two lines that count
 LOG_INTERVAL = 30  # seconds between two lines of progress where there is no terminal
-MAX_SHOWN_CHARACTERS = 400  # of a text beside its metrics
+MAX_SHOWN_CHARACTERS = 400  # characters of a text beside its metrics
 SMALL_LOSS = 0.1  # losses below it have more digits
 
 ProgressCallback = Callable[[int, int], None]  # done and total
@@ -99,7 +99,7 @@ class Console(RichConsole):
 
 
 DrawFn = Callable[[Console], object]
-RenderFn = Callable[[str], bytes | str]  # of a format such as png
+RenderFn = Callable[[str], bytes | str]  # file format such as png → content
 
 
 def make_console(*, wide: bool = True) -> Console:
@@ -117,29 +117,29 @@ class Output:
     "Print one JSON document instead of tables."
     quiet: Switch = False
     "No progress, no notes; only the result."
-    config: Annotated[str | None, Parameter(show_default=False)] = None  # read at the front door, for every command
+    config: Annotated[str | None, Parameter(show_default=False)] = None  # read by `main`, for every command
     "A TOML file with settings, a table for each command; what is given here wins."
 
-    def emit(self, facts: dict[str, Any], draw: DrawFn) -> None:
+    def emit(self, result: dict[str, Any], draw: DrawFn) -> None:
         """Prints the result: as JSON, or drawn by `draw`."""
         if self.json:
-            text = json.dumps(facts, ensure_ascii=False, indent=1, default=str)
+            text = json.dumps(result, ensure_ascii=False, indent=1, default=str)
             print(text.encode("utf-8", "backslashreplace").decode())  # noqa: T201
         else:
             draw(make_console())
 
-    def emit_summary(self, facts: dict[str, Any], summary: str) -> None:
+    def emit_summary(self, result: dict[str, Any], summary: str) -> None:
         """Prints the result: as JSON, or in a line."""
-        self.emit(facts, lambda console: console.plain(summary))
+        self.emit(result, lambda console: console.plain(summary))
 
-    def emit_with_image(self, facts: dict[str, Any], draw: DrawFn, file: Path | None, render: RenderFn) -> None:
+    def emit_with_image(self, result: dict[str, Any], draw: DrawFn, file: Path | None, render: RenderFn) -> None:
         """Writes a picture or page to `file`, rendered for the format of its name, then prints the result."""
         if file is None:
-            self.emit(facts, draw)
+            self.emit(result, draw)
             return
         image = render(file.suffix.lower().removeprefix("."))
         write_file(file, image.encode() if isinstance(image, str) else image)
-        self.emit(facts | {"to": str(file)}, lambda console: (draw(console), console.plain(f"written: {file}")))
+        self.emit(result | {"to": str(file)}, lambda console: (draw(console), console.plain(f"written: {file}")))
 
     def note(self, notes: Iterable[str]) -> None:
         """Prints notes on stderr."""
@@ -147,12 +147,12 @@ class Output:
             print(f"note: {note}", file=sys.stderr)  # noqa: T201
 
     @contextmanager
-    def progress(self, what: str) -> Iterator[ProgressCallback]:
+    def progress(self, description: str) -> Iterator[ProgressCallback]:
         """A progress bar with speed and time left on a terminal; in a log, a line from time to time."""
 
         def describe(done: int, total: int, seconds: float) -> str:
-            left, rate = seconds * (total - done) / done, done / seconds / 1e6
-            return f"{what}: {done / max(total, 1):.0%}, {rate:.1f} MB/s, about {left:.0f} s left"
+            seconds_left, speed = seconds * (total - done) / done, done / seconds / 1e6
+            return f"{description}: {done / max(total, 1):.0%}, {speed:.1f} MB/s, about {seconds_left:.0f} s left"
 
         if self.quiet or not sys.stderr.isatty():
             yield self._progress_lines(LOG_INTERVAL, describe)
@@ -162,50 +162,50 @@ class Output:
         columns = (progress.TextColumn("{task.description}"), progress.BarColumn(), progress.DownloadColumn())
         times = (progress.TransferSpeedColumn(), progress.TimeRemainingColumn())
         bar = progress.Progress(*columns, *times, console=RichConsole(stderr=True), transient=True)
-        task = bar.add_task(what, total=None)
+        task = bar.add_task(description, total=None)
 
-        def look(done: int, total: int) -> None:
+        def update(done: int, total: int) -> None:
             start_display(bar)
             bar.update(task, completed=done, total=total)
 
         try:
-            yield look
+            yield update
         finally:
             bar.stop()
 
     @contextmanager
-    def counter(self, what: str) -> Iterator[ProgressCallback]:
+    def counter(self, unit: str) -> Iterator[ProgressCallback]:
         """Reports count and speed from time to time, for work of unknown size."""
 
         def describe(done: int, total: int, seconds: float) -> str:
-            left = f", about {seconds * (total - done) / done:.0f} s left" if total > done else ""
-            return f"{done:,} {what}, {done / seconds:,.0f} a second{left}"
+            time_left = f", about {seconds * (total - done) / done:.0f} s left" if total > done else ""
+            return f"{done:,} {unit}, {done / seconds:,.0f} a second{time_left}"
 
         yield self._progress_lines(COUNTER_INTERVAL, describe)
 
     def _progress_lines(self, interval: float, describe: Callable[[int, int, float], str]) -> ProgressCallback:
         """Prints a line on stderr every `interval` seconds, described by (done, total, seconds)."""
-        started = last = time.monotonic()
+        start_time = last_report_time = time.monotonic()
 
-        def look(done: int, total: int) -> None:
-            nonlocal last
+        def report(done: int, total: int) -> None:
+            nonlocal last_report_time
             now = time.monotonic()
-            if done and not self.quiet and now - last >= interval:
-                last = now
-                print(describe(done, total, now - started), file=sys.stderr)  # noqa: T201
+            if done and not self.quiet and now - last_report_time >= interval:
+                last_report_time = now
+                print(describe(done, total, now - start_time), file=sys.stderr)  # noqa: T201
 
-        return look
+        return report
 
 
-_DISPLAY: list[Any] = []  # the one that is being drawn; a terminal has room for one
+_ACTIVE_DISPLAYS: list[Any] = []  # at most one: a terminal shows one live display
 
 
 def start_display(display: Any) -> None:
     """Starts a rich display and stops the current one."""
-    if [display] != _DISPLAY:
-        for other in _DISPLAY:
+    if [display] != _ACTIVE_DISPLAYS:
+        for other in _ACTIVE_DISPLAYS:
             other.stop()
-        _DISPLAY[:] = [display]
+        _ACTIVE_DISPLAYS[:] = [display]
         display.start()
 
 
@@ -267,9 +267,9 @@ def number_cell(value: float | None, spec: str = ",", missing: str = "") -> str:
     return missing if value is None else format(value, spec)
 
 
-def count_phrase(number: int, singular: str, plural: str = "") -> str:
+def count_phrase(count: int, singular: str, plural: str = "") -> str:
     """A count with its noun, and a verb where both forms have one: 1 text, 2 texts, 2 texts have."""
-    return f"1 {singular}" if number == 1 else f"{number:,} {plural or singular + 's'}"
+    return f"1 {singular}" if count == 1 else f"{count:,} {plural or singular + 's'}"
 
 
 # --- Curves and heat maps ---
@@ -290,26 +290,30 @@ def curve_lines(
     if not points:
         return []
     values = [y for _, y in points] + ([level] if level is not None else [])
-    low, high = min(values), max(values)
-    span = (high - low) or 1.0
-    first, last = points[0][0], points[-1][0]
+    min_value, max_value = min(values), max(values)
+    value_range = (max_value - min_value) or 1.0
+    first_x, last_x = points[0][0], points[-1][0]
     cells = [[0] * width for _ in range(height)]
 
-    def dot(column: int, value: float) -> None:
-        row = round((high - value) / span * (4 * height - 1))
+    def set_dot(column: int, value: float) -> None:
+        row = round((max_value - value) / value_range * (4 * height - 1))
         cells[row // 4][column // 2] |= BRAILLE_DOTS[row % 4][column % 2]
 
     if level is not None:
         for column in range(0, 2 * width, 4):
-            dot(column, level)
-    dots = [(round((x - first) / ((last - first) or 1.0) * (2 * width - 1)), y) for x, y in points]
-    for column, y in dots:
-        dot(column, y)
-    for (left, left_y), (right, right_y) in pairwise(dots):
+            set_dot(column, level)
+    dot_positions = [(round((x - first_x) / ((last_x - first_x) or 1.0) * (2 * width - 1)), y) for x, y in points]
+    for column, y in dot_positions:
+        set_dot(column, y)
+    for (left, left_y), (right, right_y) in pairwise(dot_positions):
         for column in range(left + 1, right):
-            dot(column, left_y + (column - left) / (right - left) * (right_y - left_y))
-    scale = [f"{high:7.3f} ", *[" " * 8] * (height - 2), f"{low:7.3f} "] if height > 1 else [f"{high:7.3f} "]
-    return [mark + "".join(chr(BLANK_BRAILLE + cell) for cell in row) for mark, row in zip(scale, cells, strict=True)]
+            set_dot(column, left_y + (column - left) / (right - left) * (right_y - left_y))
+    scale = (
+        [f"{max_value:7.3f} ", *[" " * 8] * (height - 2), f"{min_value:7.3f} "]
+        if height > 1
+        else [f"{max_value:7.3f} "]
+    )
+    return [label + "".join(chr(BLANK_BRAILLE + cell) for cell in row) for label, row in zip(scale, cells, strict=True)]
 
 
 def heatmap(
@@ -319,44 +323,51 @@ def heatmap(
     visible: np.ndarray,
     *,
     width: int,
-    colours: bool,
-    borders: Sequence[int] = (),
+    use_color: bool,
+    separators_before: Sequence[int] = (),
 ) -> Iterator[Text]:
-    """A heat map with numbers and names of rows and columns; separators before `borders`. Small if there is no room."""
+    """A heat map with numbers and names of rows and columns, lines before `separators_before`; small if too wide."""
     label_width = min(LABEL_WIDTH, max(map(cell_len, rows)))
-    cell_room = (width - label_width - len(borders)) // len(columns)
-    if cell_room < MIN_CELL_WIDTH:
-        yield from small_heatmap(values, visible, colours=colours, rows=rows)
+    available_width = (width - label_width - len(separators_before)) // len(columns)
+    if available_width < MIN_CELL_WIDTH:
+        yield from small_heatmap(values, visible, use_color=use_color, rows=rows)
         return
-    cell = min(max(*map(cell_len, columns), 3) + 1, cell_room, MAX_CELL_WIDTH)
-    separators = ["│" if number in borders else "" for number in range(len(columns))]
-    names = (separator + _align_right(name, cell) for separator, name in zip(separators, columns, strict=True))
+    cell_width = min(max(*map(cell_len, columns), 3) + 1, available_width, MAX_CELL_WIDTH)
+    separators = ["│" if index in separators_before else "" for index in range(len(columns))]
+    names = (separator + _align_right(name, cell_width) for separator, name in zip(separators, columns, strict=True))
     yield Text(" " * label_width + "".join(names))
-    highest = float(values.max()) or 1.0
-    for number, (name, row_values, visible_row) in enumerate(zip(rows, values.tolist(), visible.tolist(), strict=True)):
-        if number in borders:
-            yield Text(" " * label_width + "".join(("┼" if separator else "") + "─" * cell for separator in separators))
+    max_value = float(values.max()) or 1.0
+    for index, (name, row_values, visible_row) in enumerate(zip(rows, values.tolist(), visible.tolist(), strict=True)):
+        if index in separators_before:
+            yield Text(
+                " " * label_width + "".join(("┼" if separator else "") + "─" * cell_width for separator in separators)
+            )
         line = Text(_align_right(name, label_width, gap=False))
         for value, is_visible, separator in zip(row_values, visible_row, separators, strict=True):
             number_text = f"{value:.2f}".removeprefix("0") if value < 0.995 else "1"
-            style = cell_style(value / highest) if is_visible and colours else ""
-            line.append(separator).append(_align_right(number_text if is_visible else "", cell), style=style)
+            style = cell_style(value / max_value) if is_visible and use_color else ""
+            line.append(separator).append(_align_right(number_text if is_visible else "", cell_width), style=style)
         yield line
 
 
 def small_heatmap(
-    values: np.ndarray, visible: np.ndarray, *, colours: bool, rows: Sequence[str] = (), highest: float | None = None
+    values: np.ndarray,
+    visible: np.ndarray,
+    *,
+    use_color: bool,
+    rows: Sequence[str] = (),
+    max_value: float | None = None,
 ) -> Iterator[Text]:
     """A heat map without numbers, two characters per cell; invisible cells are dots."""
-    highest = highest or float(values.max()) or 1.0
+    max_value = max_value or float(values.max()) or 1.0
     names = [f"{_align_right(name, LABEL_WIDTH, gap=False)} " for name in rows] or [""] * len(values)
     for name, row_values, visible_row in zip(names, values.tolist(), visible.tolist(), strict=True):
         line = Text(name)
         for value, is_visible in zip(row_values, visible_row, strict=True):
-            fraction = value / highest
+            fraction = value / max_value
             if not is_visible:
-                line.append(" ·", style="dim" if colours else "")
-            elif colours:
+                line.append(" ·", style="dim" if use_color else "")
+            elif use_color:
                 line.append("  ", style=cell_style(fraction))
             else:
                 line.append(SHADES[min(int(fraction * len(SHADES)), len(SHADES) - 1)] * 2)
@@ -368,9 +379,11 @@ def maps_side_by_side(blocks: Sequence[tuple[str, Sequence[Text]]], *, width: in
     block_width = max(max(cell_len(title), *(line.cell_len for line in lines)) for title, lines in blocks) + 3
     per_row = max(1, (width + 3) // block_width)
     for start in range(0, len(blocks), per_row):
-        group = blocks[start : start + per_row]
-        yield Text("".join(title + " " * (block_width - cell_len(title)) for title, _ in group).rstrip(), style="bold")
-        for lines in zip(*(lines for _, lines in group), strict=True):
+        row_blocks = blocks[start : start + per_row]
+        yield Text(
+            "".join(title + " " * (block_width - cell_len(title)) for title, _ in row_blocks).rstrip(), style="bold"
+        )
+        for lines in zip(*(lines for _, lines in row_blocks), strict=True):
             joined = Text()
             for line in lines:
                 joined.append_text(line).append(" " * (block_width - line.cell_len))
@@ -386,10 +399,10 @@ def _align_right(text: str, width: int, *, gap: bool = True) -> str:
     return " " * (width - cell_len(text)) + text
 
 
-def cell_style(fraction: float, colors: Sequence[Sequence[int]] = HEAT_COLORS, white_from: float = 0.5) -> str:
+def cell_style(fraction: float, colors: Sequence[Sequence[int]] = HEAT_COLORS, white_text_above: float = 0.5) -> str:
     """A background between the weak and the strong color, with white letters from a fraction of the strongest on."""
-    channels = (round(a + (b - a) * fraction) for a, b in zip(*colors, strict=True))
-    return f"{'#ffffff' if fraction > white_from else '#000000'} on rgb({','.join(map(str, channels))})"
+    channels = (round(low + (high - low) * fraction) for low, high in zip(*colors, strict=True))
+    return f"{'#ffffff' if fraction > white_text_above else '#000000'} on rgb({','.join(map(str, channels))})"
 
 
 # --- Image files ---
@@ -436,23 +449,23 @@ COMPILING_NOTE = "loops are compiled for this processor, which takes some second
 
 
 @contextmanager
-def training_progress(speaking: Output) -> Iterator[TrainingCallback]:
+def training_progress(output: Output) -> Iterator[TrainingCallback]:
     """A training callback for a terminal, a log or --quiet; it also announces kernel compilation."""
     from forebear.training.trainer import TrainingCallback
 
     with ExitStack() as stack:
         make_callback = _log_callback if not sys.stderr.isatty() else lambda: stack.enter_context(_live_callback())
-        callback = TrainingCallback() if speaking.quiet else make_callback()
+        callback = TrainingCallback() if output.quiet else make_callback()
         stack.enter_context(on_compile(lambda: callback.on_note(COMPILING_NOTE)))
         yield callback
 
 
 def format_clock(seconds: float) -> str:
     """5 s, 3 min 20 s, 2 h 5 min."""
-    minutes, whole = divmod(round(seconds), 60)
+    minutes, rest_seconds = divmod(round(seconds), 60)
     if minutes >= 60:
         return f"{minutes // 60} h {minutes % 60} min"
-    return f"{minutes} min {whole} s" if minutes else f"{whole} s"
+    return f"{minutes} min {rest_seconds} s" if minutes else f"{rest_seconds} s"
 
 
 def format_losses(losses: dict[str, float]) -> str:
@@ -478,7 +491,7 @@ def format_progress(report: ProgressReport) -> str:
 def _log_callback() -> TrainingCallback:
     from forebear.training.trainer import TrainingCallback
 
-    class Log(TrainingCallback):
+    class LogCallback(TrainingCallback):
         """Log lines: every evaluation, and one from time to time."""
 
         last = time.monotonic()
@@ -495,7 +508,7 @@ def _log_callback() -> TrainingCallback:
         def on_stage(self, number: int, name: str, description: str) -> None:
             print(f"{number}/9 {name}: {description}", file=sys.stderr)  # noqa: T201
 
-    return Log()
+    return LogCallback()
 
 
 @contextmanager
@@ -507,21 +520,23 @@ def _live_callback() -> Iterator[TrainingCallback]:
 
     console = RichConsole(stderr=True, highlight=False)
 
-    class Picture(TrainingCallback):
+    class LiveCallback(TrainingCallback):
         """A live display; notes are printed above it."""
 
         def __init__(self, live: Any) -> None:
             self.live = live
-            self.points: list[tuple[float, float]] = []
+            self.loss_curve: list[tuple[float, float]] = []
             self.held_out = ""
 
         def on_progress(self, report: ProgressReport) -> None:
             if report.held_out:
                 self.held_out = f"held out {format_losses(report.held_out)}"
             if report.losses:
-                self.points.append((report.step, next(iter(report.losses.values()))))  # of tokens, where there are more
+                self.loss_curve.append(
+                    (report.step, next(iter(report.losses.values())))
+                )  # of tokens, where there are more
             width = min(72, console.width - 10)
-            lines = curve_lines(self.points, level=report.unigram_loss, width=max(width, 10))
+            lines = curve_lines(self.loss_curve, level=report.unigram_loss, width=max(width, 10))
             legend = f"        ⠤ loss by step, {self.held_out}"
             if report.unigram_loss is not None:
                 legend += f"; dotted: token frequencies alone, {report.unigram_loss:.3f}"
@@ -537,6 +552,6 @@ def _live_callback() -> Iterator[TrainingCallback]:
 
     live = Live(console=console, auto_refresh=False, transient=False)
     try:
-        yield Picture(live)
+        yield LiveCallback(live)
     finally:
         live.stop()

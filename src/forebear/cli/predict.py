@@ -32,8 +32,8 @@ def tag(
     /,
     *,
     show_table: TableSwitch = False,
-    many: ExampleBatchOptions = ExampleBatchOptions(),
-    speaking: Output = Output(),
+    batch_input: ExampleBatchOptions = ExampleBatchOptions(),
+    output: Output = Output(),
 ) -> None:
     """Tag the words of texts with a run that was adapted to it; every word gets a tag, however long the text.
 
@@ -55,33 +55,35 @@ def tag(
     """
     from forebear.inference.predict import strip_tags, tagged_examples
 
-    loaded_run = open_run(run, "tag", speaking)
+    loaded_run = open_run(run, "tag", output)
     plain_texts = list(texts or ())  # in the order of the answers, as far as they are plain; what is written needs none
-    with_tags = sum(strip_tags(loaded_run, text) is not None for text in plain_texts)
+    num_tagged = sum(strip_tags(loaded_run, text) is not None for text in plain_texts)
 
-    def line(text: str) -> TaggedExample:
-        nonlocal with_tags
-        with_tags += strip_tags(loaded_run, text) is not None
+    def parse_line(text: str) -> TaggedExample:
+        nonlocal num_tagged
+        num_tagged += strip_tags(loaded_run, text) is not None
         example = tagged_examples(loaded_run, text)[0]
-        if many.output_file is None:
+        if batch_input.output_file is None:
             plain_texts.append(text)
         return example
 
     shown_texts = iter(plain_texts)
 
     def draw(console: Console, prediction: TagPrediction) -> None:
-        _draw_tags(console, prediction, next(shown_texts, None) or _join_words(prediction.words), show_table)
+        _print_tags(console, prediction, next(shown_texts, None) or _join_words(prediction.words), show_table)
 
     def conll_lines(prediction: TagPrediction) -> str:
         words = zip(prediction.words, prediction.tags, strict=True)
         return "".join(f"{word}\t{tag}\n" for word, tag in words) + "\n"
 
     examples = tagged_examples(loaded_run, plain_texts)
-    lines = PlainLines("texts", "a text", line, conll_lines, gap="")
-    run_task_command(loaded_run, examples, many, speaking, lines, draw)
-    if with_tags:
-        note = f"{count_phrase(with_tags, 'text')} with tags already, word/tag as the run learned it: read without them"
-        speaking.note([note])
+    lines = PlainLines("texts", "a text", parse_line, conll_lines, error_line="")
+    run_task_command(loaded_run, examples, batch_input, output, lines, draw)
+    if num_tagged:
+        note = (
+            f"{count_phrase(num_tagged, 'text')} with tags already, word/tag as the run learned it: read without them"
+        )
+        output.note([note])
 
 
 def _join_words(words: Sequence[str]) -> str:
@@ -91,7 +93,7 @@ def _join_words(words: Sequence[str]) -> str:
     return ("" if has_han("".join(words)) else " ").join(words)
 
 
-def _draw_tags(console: Console, answer: TagPrediction, text: str, show_table: bool) -> None:
+def _print_tags(console: Console, answer: TagPrediction, text: str, show_table: bool) -> None:
     if answer.is_plain and not show_table:
         words = zip(map(printable_cell, answer.words), map(printable_cell, answer.tags), strict=True)
         console.print(" ".join(f"{word}[dim]/{tag}[/]" for word, tag in words), soft_wrap=True)
@@ -105,11 +107,11 @@ def _draw_tags(console: Console, answer: TagPrediction, text: str, show_table: b
     elif not answer.is_plain:
         console.print(f"{printable_cell(text[:80])}: nothing found")
     if show_table and answer.words:
-        highest = answer.probabilities.max(axis=0).tolist()
-        used = [number for number, p in enumerate(highest) if p >= MIN_SHOWN_PROBABILITY]
-        table = Table("word", "tag", *(f">{printable_cell(answer.labels[number])}" for number in used))
+        max_probabilities = answer.probabilities.max(axis=0).tolist()
+        shown_labels = [index for index, p in enumerate(max_probabilities) if p >= MIN_SHOWN_PROBABILITY]
+        table = Table("word", "tag", *(f">{printable_cell(answer.labels[index])}" for index in shown_labels))
         for word, label, row in zip(answer.words, answer.tags, answer.probabilities.tolist(), strict=True):
-            cells = (f"{row[number]:.3f}" if row[number] >= MIN_SHOWN_PROBABILITY else "" for number in used)
+            cells = (f"{row[index]:.3f}" if row[index] >= MIN_SHOWN_PROBABILITY else "" for index in shown_labels)
             table.add_row(word, label, *cells)
         console.print(table)
 
@@ -122,8 +124,8 @@ def answer(
     *,
     passage_file: Path | None = None,
     show_table: TableSwitch = False,
-    many: ExampleBatchOptions = ExampleBatchOptions(),
-    speaking: Output = Output(),
+    batch_input: ExampleBatchOptions = ExampleBatchOptions(),
+    output: Output = Output(),
 ) -> None:
     """Find the answer to a question in a passage, with a run that was adapted to it; the passage may be long.
 
@@ -151,7 +153,7 @@ def answer(
     """
     from forebear.inference.predict import question_examples
 
-    loaded_run = open_run(run, "answer", speaking)
+    loaded_run = open_run(run, "answer", output)
     if passage_file is not None:
         if passage is not None:
             raise InputError("the passage is given twice", hint="give it here, or with --passage-file")
@@ -160,16 +162,16 @@ def answer(
         raise InputError("a question needs a passage", hint='forebear answer RUN "question" "passage"')
     examples = [] if question is None or passage is None else question_examples(question, passage)
 
-    def line(text: str) -> Any:
-        first, _, rest = text.partition("\t")
-        return question_examples(first, rest)[0]
+    def parse_line(text: str) -> Any:
+        question_text, _, passage_text = text.partition("\t")
+        return question_examples(question_text, passage_text)[0]
 
-    def write(prediction: AnswerPrediction) -> str:
+    def format_answer(prediction: AnswerPrediction) -> str:
         return _tab_separated(prediction.question, prediction.text)
 
-    lines = PlainLines("questions", "a question, a tab and its passage", line, write)
-    draw = functools.partial(_draw_answer, show_table=show_table)
-    run_task_command(loaded_run, examples, many, speaking, lines, draw)
+    lines = PlainLines("questions", "a question, a tab and its passage", parse_line, format_answer)
+    draw = functools.partial(_print_answer, show_table=show_table)
+    run_task_command(loaded_run, examples, batch_input, output, lines, draw)
 
 
 def _tab_separated(*texts: str) -> str:
@@ -177,7 +179,7 @@ def _tab_separated(*texts: str) -> str:
     return "\t".join(" ".join(text.split()) for text in texts) + "\n"
 
 
-def _draw_answer(console: Console, prediction: AnswerPrediction, show_table: bool) -> None:
+def _print_answer(console: Console, prediction: AnswerPrediction, show_table: bool) -> None:
     best = "no answer here" if prediction.best is None else printable_cell(prediction.best.text)
     probability = prediction.no_answer_score if prediction.best is None else prediction.best.probability
     console.print(f"{printable_cell(prediction.question)}  [bold]{best}[/] {probability:.1%}", soft_wrap=True)
@@ -188,11 +190,11 @@ def _draw_answer(console: Console, prediction: AnswerPrediction, show_table: boo
         if max(start, end) >= MIN_SHOWN_POSITION_PROBABILITY or len(prediction.token_table) <= 60:
             table.add_row(token, f"{start:.4f}", f"{end:.4f}")
     console.print(table)
-    others = Table("candidate", ">at", ">probability")
+    candidates_table = Table("candidate", ">at", ">probability")
     for candidate in prediction.candidates:
-        others.add_row(candidate.text, f"{candidate.start:,}", f"{candidate.probability:.4f}")
-    others.add_row(Text("(no answer)", "dim"), "", f"{prediction.no_answer_score:.4f}")
-    console.print(others)
+        candidates_table.add_row(candidate.text, f"{candidate.start:,}", f"{candidate.probability:.4f}")
+    candidates_table.add_row(Text("(no answer)", "dim"), "", f"{prediction.no_answer_score:.4f}")
+    console.print(candidates_table)
 
 
 def choose(
@@ -202,8 +204,8 @@ def choose(
     /,
     *,
     show_table: TableSwitch = False,
-    many: ExampleBatchOptions = ExampleBatchOptions(),
-    speaking: Output = Output(),
+    batch_input: ExampleBatchOptions = ExampleBatchOptions(),
+    output: Output = Output(),
 ) -> None:
     """Choose what goes with a text best, with a run that was adapted to choices.
 
@@ -228,29 +230,32 @@ def choose(
     """
     from forebear.inference.predict import choice_examples
 
-    loaded_run = open_run(run, "choose", speaking)
+    loaded_run = open_run(run, "choose", output)
 
-    def line(text: str) -> Any:
-        first, *rest = text.split("\t")
-        return choice_examples(first, rest)[0]
+    def parse_line(text: str) -> Any:
+        prefix, *options = text.split("\t")
+        return choice_examples(prefix, options)[0]
 
     examples = [] if text is None else choice_examples(text, choices or ())
 
-    def write(answer: ChoicePrediction) -> str:
+    def format_answer(answer: ChoicePrediction) -> str:
         return _tab_separated(answer.text, str(answer.choice), answer.choices[answer.choice])
 
     def draw(console: Console, answer: ChoicePrediction) -> None:
-        if many.input_file is not None and not show_table:
-            best, sure = printable_cell(answer.choices[answer.choice]), answer.probabilities[answer.choice]
-            console.print(f"{printable_cell(answer.text)}: [bold]{best}[/] {sure:.1%}", soft_wrap=True)
+        if batch_input.input_file is not None and not show_table:
+            best_choice, probability = (
+                printable_cell(answer.choices[answer.choice]),
+                answer.probabilities[answer.choice],
+            )
+            console.print(f"{printable_cell(answer.text)}: [bold]{best_choice}[/] {probability:.1%}", soft_wrap=True)
             return
         table = Table(printable_cell(answer.text), ">probability", "")
-        for number, (choice, p) in enumerate(zip(answer.choices, answer.probabilities, strict=True)):
-            table.add_row(choice, f"{p:.4f}", text_bar(p), style="bold" if number == answer.choice else "")
+        for index, (choice, p) in enumerate(zip(answer.choices, answer.probabilities, strict=True)):
+            table.add_row(choice, f"{p:.4f}", text_bar(p), style="bold" if index == answer.choice else "")
         console.print(table)
 
-    lines = PlainLines("questions", "a text and its choices with tabs between them", line, write)
-    run_task_command(loaded_run, examples, many, speaking, lines, draw)
+    lines = PlainLines("questions", "a text and its choices with tabs between them", parse_line, format_answer)
+    run_task_command(loaded_run, examples, batch_input, output, lines, draw)
 
 
 def classify(
@@ -259,8 +264,8 @@ def classify(
     /,
     *,
     show_table: TableSwitch = False,
-    many: ExampleBatchOptions = ExampleBatchOptions(),
-    speaking: Output = Output(),
+    batch_input: ExampleBatchOptions = ExampleBatchOptions(),
+    output: Output = Output(),
 ) -> None:
     """Classify texts with a run that was adapted to it; pairs of texts where it learned pairs.
 
@@ -282,24 +287,26 @@ def classify(
     show_table
         Show the probability of every label. A single text is always shown so.
     """
-    loaded_run = open_run(run, "classify", speaking)
+    loaded_run = open_run(run, "classify", output)
     from forebear.inference.predict import labeled_examples
 
-    pairs = cast(Any, loaded_run.task).texts == 2
+    is_pair = cast(Any, loaded_run.task).texts == 2
     examples: list[Any] = list(texts or ())
-    if pairs:
+    if is_pair:
         if len(examples) % 2:
             raise InputError("this run is about pairs of texts, and one is left over", hint="give two texts, or four …")
         examples = list(zip(examples[::2], examples[1::2], strict=True))
 
-    def line(text: str) -> Any:
-        parts = tuple(text.split("\t")) if pairs else text
-        return labeled_examples(loaded_run, [parts])[0]  # pyright: ignore[reportArgumentType]
+    def parse_line(text: str) -> Any:
+        texts_of_line = tuple(text.split("\t")) if is_pair else text
+        return labeled_examples(loaded_run, [texts_of_line])[0]  # pyright: ignore[reportArgumentType]
 
-    unit, description = ("pairs", "two texts with a tab between them") if pairs else ("texts", "a text")
-    lines = PlainLines(unit, description, line, _label_row)
-    draw = functools.partial(_draw_label, shown=show_table or (len(examples) == 1 and many.input_file is None))
-    run_task_command(loaded_run, labeled_examples(loaded_run, examples), many, speaking, lines, draw)
+    unit, description = ("pairs", "two texts with a tab between them") if is_pair else ("texts", "a text")
+    lines = PlainLines(unit, description, parse_line, _label_row)
+    draw = functools.partial(
+        _print_label, show_table=show_table or (len(examples) == 1 and batch_input.input_file is None)
+    )
+    run_task_command(loaded_run, labeled_examples(loaded_run, examples), batch_input, output, lines, draw)
 
 
 def _label_row(answer: LabelPrediction) -> str:
@@ -309,12 +316,16 @@ def _label_row(answer: LabelPrediction) -> str:
     return "\t".join([*(" ".join(text.split()) for text in answer.texts), label, p]).rstrip("\t") + "\n"
 
 
-def _draw_label(console: Console, answer: LabelPrediction, shown: bool) -> None:
+def _print_label(console: Console, answer: LabelPrediction, show_table: bool) -> None:
     text = " / ".join(map(printable_cell, answer.texts))
     label = ", ".join(answer.label) if isinstance(answer.label, tuple) else answer.label
     prediction = printable_cell(label or "(none)") if isinstance(label, str) else f"{label:.4f}"
-    sure = f" {answer.probabilities[label]:.1%}" if isinstance(label, str) and label in answer.probabilities else ""
-    console.print(f"{text}: [bold]{prediction}[/]{sure}", soft_wrap=True)
-    if shown and answer.probabilities:
-        best = sorted(answer.probabilities.items(), key=lambda pair: -pair[1])
-        console.table("label", ">probability", "", rows=((name, f"{p:.4f}", text_bar(p)) for name, p in best))
+    probability_note = (
+        f" {answer.probabilities[label]:.1%}" if isinstance(label, str) and label in answer.probabilities else ""
+    )
+    console.print(f"{text}: [bold]{prediction}[/]{probability_note}", soft_wrap=True)
+    if show_table and answer.probabilities:
+        sorted_probabilities = sorted(answer.probabilities.items(), key=lambda pair: -pair[1])
+        console.table(
+            "label", ">probability", "", rows=((name, f"{p:.4f}", text_bar(p)) for name, p in sorted_probabilities)
+        )

@@ -99,7 +99,7 @@ class ParallelOptions:
     "Entries of the second side's own vocabulary."
 
 
-ENORMOUS = 1e12  # a perplexity that is not written out any more
+MAX_WRITTEN_PERPLEXITY = 1e12  # larger ones are written in exponent notation
 
 
 def pretrain(
@@ -122,7 +122,7 @@ def pretrain(
     training: TrainingOptions = TrainingOptions(),
     reading: ReadingOptions = ReadingOptions(),
     tags: TaggedTextOptions = TaggedTextOptions(),
-    speaking: Output = Output(),
+    output: Output = Output(),
     **fields: str,
 ) -> None:
     """Train a milestone on your text; Ctrl-C saves, and the same command (or --resume) goes on.
@@ -178,13 +178,13 @@ def pretrain(
     recipe_settings = read_recipe(recipe, RECIPE_FILE_KEYS) if recipe else None
     source = reading.source(sentences, pairs=pairs is not None, columns=parallel.columns)
     plan_options: dict[str, Any] = {"size": size, "source": source, "recipe": recipe_settings, "settings": settings}
-    with launch_processes(processes.processes, shard=processes.shard) as group, training_progress(speaking) as callback:
+    with launch_processes(processes.processes, shard=processes.shard) as group, training_progress(output) as callback:
         if group is None:
             return
         if resume is not None:
             arguments = [*filter(None, [milestone]), *texts, *(pairs or ())]
-            if others := arguments + [f"--{name.replace('_', '-')}" for name in settings]:
-                message = f"--resume takes everything from the run's folder, but {others[0]} is given too"
+            if conflicting := arguments + [f"--{name.replace('_', '-')}" for name in settings]:
+                message = f"--resume takes everything from the run's folder, but {conflicting[0]} is given too"
                 raise InputError(message, hint="leave out the rest, or train a new run with these settings")
             run = resume_any(resume, callback=callback, group=group)
         elif milestone is None or not (texts or pairs):
@@ -204,38 +204,43 @@ def pretrain(
             plan_options["target_vocabulary"] = parallel.target_vocabulary
             plan = plan_pretraining(milestone, texts or tuple(pairs or ()), **plan_options)
             options = {"overwrite": overwrite, "workers": workers, "group": group, "command": command_line()}
-            with speaking.progress("learning the tokenizer") as learning, speaking.progress("preparing") as progress:
-                options |= {"callback": callback, "learning_progress": learning, "progress": progress}
+            with (
+                output.progress("learning the tokenizer") as tokenizer_progress,
+                output.progress("preparing") as progress,
+            ):
+                options |= {"callback": callback, "learning_progress": tokenizer_progress, "progress": progress}
                 run = run_pretraining(plan, to=to, **options)
-    speaking.emit({"folder": str(run.path), **run.metadata}, lambda console: _draw_run(console, run))
+    output.emit({"folder": str(run.path), **run.metadata}, lambda console: _print_run(console, run))
 
 
-def _draw_run(console: Console, run: RunFolder) -> None:
+def _print_run(console: Console, run: RunFolder) -> None:
     from forebear.cli.adapt import print_adaptation
     from forebear.experiments.explain import model_capabilities
 
-    if run.task is not None:  # words and their tags have taught it
+    if run.task is not None:  # trained on tagged words
         print_adaptation(console, run)
         return
     metadata = run.metadata
     steps = f"{count_phrase(metadata['step'], 'step')} in {format_clock(metadata['seconds'])}"
     size = f"{metadata['parameters']:,} parameters, {steps}"
-    best = metadata.get("best_step", metadata["step"])
-    best_note = f"; the best weights, of step {best:,}, are kept" if best != metadata["step"] else ""
+    best_step = metadata.get("best_step", metadata["step"])
+    best_note = f"; the best weights, of step {best_step:,}, are kept" if best_step != metadata["step"] else ""
     console.print(f"[bold]{metadata['milestone']}[/]: {size}{best_note}")
     if scores := _held_out_scores(metadata.get("metrics", {}).get("held_out", {})):
         console.print(f"held out: [bold]{scores}")
     console.plain(f"run: {run.path}")
     capabilities, _ = model_capabilities(metadata["milestone"])
-    first = next((verb for verb in ("generate", "fill", "translate", "neighbours") if verb in capabilities), "runs")
-    command = [word for word in (first, str(run.path), metadata.get("example")) if word]
-    console.plain(f"what now: forebear {shlex.join(command)}  ({', '.join(capabilities)})")
+    first_command = next(
+        (verb for verb in ("generate", "fill", "translate", "neighbours") if verb in capabilities), "runs"
+    )
+    command_words = [word for word in (first_command, str(run.path), metadata.get("example")) if word]
+    console.plain(f"what now: forebear {shlex.join(command_words)}  ({', '.join(capabilities)})")
 
 
 def _held_out_scores(held_out: dict[str, Any]) -> str:
     """What the held-out text says of a run, the main figure first, with markup; nothing if it was not measured."""
     value = held_out.get("perplexity")
-    perplexity = number_cell(value, ",.2f" if (value or 0) < ENORMOUS else ".3g", missing="without end")
+    perplexity = number_cell(value, ",.2f" if (value or 0) < MAX_WRITTEN_PERPLEXITY else ".3g", missing="without end")
     if held_out.get("pseudo"):
         accuracy = f"{held_out['accuracy']:.1%} of hidden tokens found (the commonest: {held_out['guess']:.1%})"
         pairs = held_out["pair_accuracy"]

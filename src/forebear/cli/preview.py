@@ -22,7 +22,7 @@ from forebear.cli.output import Console, Output, Switch, Table
 if TYPE_CHECKING:
     from forebear.experiments.preview import Preview, PreviewRow
 
-MAX_SHOWN_TOKENS = 60  # tokens of a row that are drawn; --json has them all
+MAX_SHOWN_TOKENS = 60  # tokens of a row that are printed; --json has them all
 MASK_ACTION_COLORS = {"masked": "bold magenta", "random": "bold yellow", "kept": "underline"}
 SEGMENT_B_COLOR = "cyan"  # the second half of a row
 
@@ -42,7 +42,7 @@ def preview(
     sentences: SentenceOptions = SentenceOptions(),
     reading: ReadingOptions = ReadingOptions(),
     tags: TaggedTextOptions = TaggedTextOptions(),
-    speaking: Output = Output(),
+    output: Output = Output(),
     **fields: str,
 ) -> None:
     """Show what a milestone will see and must predict: a batch of its objective on your text, and figures of it.
@@ -93,27 +93,27 @@ def preview(
         model: dict[str, Any] = {"size": size, "tokenizer": tokenizer, "vocabulary": vocabulary}
         plan = plan_pretraining(milestone, texts, **model, source=source, settings=settings)
         if stages:
-            with speaking.progress("preparing") as progress:
+            with output.progress("preparing") as progress:
                 summary = pipeline_summary(plan, progress=progress)
             lines = [(str(stage.number), Text(stage.name, "bold"), stage.words) for stage in summary]
             result = {"stages": [stage.to_dict() for stage in summary]}
-            speaking.emit(result, lambda console: console.table(">", "step", "", rows=lines))
+            output.emit(result, lambda console: console.table(">", "step", "", rows=lines))
             return
-        with speaking.progress("preparing") as progress:
+        with output.progress("preparing") as progress:
             batch = preview_batch(plan, rows=rows, step=step, progress=progress)
-    speaking.emit(batch.to_dict(), lambda console: _draw_preview(console, batch))
+    output.emit(batch.to_dict(), lambda console: _print_preview(console, batch))
 
 
-def _draw_preview(console: Console, preview: Preview) -> None:
-    for number, row in enumerate(preview.rows):
-        targets = (f", {name}: {value or 'not asked'}" for name, value in row.asked_of_row.items())
-        console.print(f"[bold]row {number}[/]" + "".join(targets))
+def _print_preview(console: Console, preview: Preview) -> None:
+    for index, row in enumerate(preview.rows):
+        row_targets = (f", {name}: {value or 'not asked'}" for name, value in row.asked_of_row.items())
+        console.print(f"[bold]row {index}[/]" + "".join(row_targets))
         if row.source is not None:
             console.plain("source: " + " ".join(map(_printable_token, row.source)))
         names = ["seen", *row.asked]
         console.print(_aligned_columns(preview, row, max(map(len, names)), console.width), soft_wrap=True)
     if preview.windows is not None:
-        _draw_windows(console, preview.windows)
+        _print_windows(console, preview.windows)
     elif preview.together is not None:
         table = Table("word", "beside", ">how often", ">its weight", title="The first entries")
         for entry in preview.together:
@@ -125,13 +125,15 @@ def _draw_preview(console: Console, preview: Preview) -> None:
     console.table("this batch", "", rows=_batch_rows(preview))
 
 
-def _draw_windows(console: Console, windows: list[dict[str, Any]]) -> None:
+def _print_windows(console: Console, windows: list[dict[str, Any]]) -> None:
     """Prints training windows: word, context after subsampling, and negative samples or tree path."""
     negatives_title = "turns in the tree" if any(window["turns"] for window in windows) else "drawn by chance"
     table = Table("word", "around", negatives_title, title="The first windows")
     for window in windows:
-        word, negatives = Text(_printable_token(window["word"]), "bold"), map(_printable_token, window["drawn"])
-        table.add_row(word, " ".join(map(_printable_token, window["around"])), window["turns"] or " ".join(negatives))
+        center_word, negatives = Text(_printable_token(window["word"]), "bold"), map(_printable_token, window["drawn"])
+        table.add_row(
+            center_word, " ".join(map(_printable_token, window["around"])), window["turns"] or " ".join(negatives)
+        )
     console.print(table)
 
 
@@ -154,19 +156,19 @@ def _aligned_columns(preview: Preview, row: PreviewRow, margin: int, width: int)
     lines = {"seen": row.tokens, **row.asked}
     cells = {name: [_printable_token(token) for token in tokens[:MAX_SHOWN_TOKENS]] for name, tokens in lines.items()}
     widths = [max(map(cell_len, column)) + 2 for column in zip(*cells.values(), strict=True)]
-    text, first = Text(), 0
-    while first < len(widths):
-        last, used = first, margin + 2
-        while last < len(widths) and (last == first or used + widths[last] <= width):
-            used += widths[last]
-            last += 1
+    text, start = Text(), 0
+    while start < len(widths):
+        end, line_width = start, margin + 2
+        while end < len(widths) and (end == start or line_width + widths[end] <= width):
+            line_width += widths[end]
+            end += 1
         for name, tokens in cells.items():
             text.append(name.ljust(margin + 2), "dim")
-            for column in range(first, last):
+            for column in range(start, end):
                 padding = " " * (widths[column] - cell_len(tokens[column]))
                 text.append(tokens[column] + padding, _token_style(preview, row, name, column))
             text.append("\n")
-        first = last
+        start = end
     if len(row.tokens) > MAX_SHOWN_TOKENS:
         text.append(f"… and {len(row.tokens) - MAX_SHOWN_TOKENS:,} more tokens\n", "dim")
     return text

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 Answers = Sequence["PromptAnswer | PromptReply"]
 
-CHOOSING, WRITING = ("calibrate", "neutral", "per", "table"), ("sentences", "length", "seed")
+SCORING_OPTIONS, GENERATION_OPTIONS = ("calibrate", "neutral", "per", "table"), ("sentences", "length", "seed")
 # The options of each mode; others are rejected.
 MODE_OPTIONS = {
-    "labels": ("template", "shots", *CHOOSING),
-    "choices": CHOOSING,
-    "cue": WRITING,
+    "labels": ("template", "shots", *SCORING_OPTIONS),
+    "choices": SCORING_OPTIONS,
+    "cue": GENERATION_OPTIONS,
     "shots": ("template", "shots", "length"),
 }
 MODE_HINT = '--labels "good,bad", --choices "this" "that", --cue "TL;DR:", or examples of answers: --shots FILE'
@@ -77,9 +77,9 @@ def ask(
     labels: str | None = None,
     choices: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
     cue: str | None = None,
-    details: AskOptions = AskOptions(),
-    many: BatchInputOptions = BatchInputOptions(),
-    speaking: Output = Output(),
+    ask_options: AskOptions = AskOptions(),
+    batch_input: BatchInputOptions = BatchInputOptions(),
+    output: Output = Output(),
 ) -> None:
     """Ask a run something that it was never trained for, by a prompt alone.
 
@@ -109,38 +109,38 @@ def ask(
     """
     from forebear.inference.prompt_templates import read_shots
 
-    options, modes = given_options(details), given_options(labels=labels, choices=read_choices(choices), cue=cue)
+    options, modes = given_options(ask_options), given_options(labels=labels, choices=read_choices(choices), cue=cue)
     mode = _prompt_mode(modes, options)
-    loaded_run = open_run(run, "ask", speaking)
-    shots = [] if details.shots is None else read_shots(details.shots)
-    asked = {**options, **modes} | ({"shots": shots} if shots else {})
-    answer_texts = _answer_function(loaded_run, mode, asked)
+    loaded_run = open_run(run, "ask", output)
+    shots = [] if ask_options.shots is None else read_shots(ask_options.shots)
+    answer_options = {**options, **modes} | ({"shots": shots} if shots else {})
+    answer_texts = _answer_function(loaded_run, mode, answer_options)
     counts = {"texts": 0, "cut_texts": 0}
-    is_one = many == BatchInputOptions() and STDIN_PATH not in (texts or ())
+    is_single_text = batch_input == BatchInputOptions() and STDIN_PATH not in (texts or ())
     with (
-        speaking.progress("asking") as progress,
-        nullcontext(int) if is_one else counting_progress(speaking, "texts") as count,
+        output.progress("asking") as progress,
+        nullcontext(int) if is_single_text else counting_progress(output, "texts") as count,
     ):
 
-        def answer_group(group: list[str]) -> list[Any]:
-            answers = answer_texts(group)
+        def answer_group(batch: list[str]) -> list[Any]:
+            answers = answer_texts(batch)
             counts["texts"] += len(answers)
             counts["cut_texts"] += sum(answer.num_truncated > 0 for answer in answers)
             count(len(answers))
             return answers
 
-        lines = _read_whole_files(texts, many) if mode == "cue" else many.valid_inputs(texts)
-        answers: Answers = many.run_batch(_track_progress(lines, many, progress), answer_group)
+        lines = _read_whole_files(texts, batch_input) if mode == "cue" else batch_input.valid_inputs(texts)
+        answers: Answers = batch_input.run_batch(_track_progress(lines, batch_input, progress), answer_group)
     if not counts["texts"]:
         raise InputError("there is no text to ask about", hint='forebear ask RUN "some text" …, or --in FILE')
     result: dict[str, Any] = {"run": loaded_run.name, "settings": modes | options}
-    if many.output_file is not None:
+    if batch_input.output_file is not None:
         summary = f"{count_phrase(counts['texts'], 'text')} asked, {counts['cut_texts']:,} of them cut to fit"
-        many.emit_written(result | counts, summary, speaking)
+        batch_input.emit_written(result | counts, summary, output)
         return
     result |= {"examples": len(shots), "texts": [answer.to_dict() for answer in answers]}
-    show_all = details.table is not None or len(answers) == 1
-    speaking.emit(result, lambda console: _draw(console, answers, show_all=show_all, examples=len(shots)))
+    show_all = ask_options.table is not None or len(answers) == 1
+    output.emit(result, lambda console: _print_result(console, answers, show_all=show_all, examples=len(shots)))
 
 
 def _prompt_mode(modes: dict[str, Any], options: dict[str, Any]) -> str:
@@ -152,8 +152,12 @@ def _prompt_mode(modes: dict[str, Any], options: dict[str, Any]) -> str:
         raise InputError("a text alone asks nothing", hint=f"add {MODE_HINT}; forebear generate continues a text")
     mode = requested[0] if requested else "shots"
     if unused := [name for name in options if name not in MODE_OPTIONS[mode]]:
-        others = (f"--{other}" for other, takes in MODE_OPTIONS.items() if unused[0] in takes and other != "shots")
-        hint = f"it goes with {' or '.join(others)}, or leave it out"
+        fitting_modes = (
+            f"--{other}"
+            for other, mode_options in MODE_OPTIONS.items()
+            if unused[0] in mode_options and other != "shots"
+        )
+        hint = f"it goes with {' or '.join(fitting_modes)}, or leave it out"
         raise InputError(f"--{unused[0]} changes nothing with --{mode}", hint=hint)
     return mode
 
@@ -171,27 +175,27 @@ def _answer_function(loaded_run: Run, mode: str, options: dict[str, Any]) -> Cal
     loaded_run.require("generate")
     if mode == "cue":
         options["cue"] = None if options["cue"] == "auto" else options["cue"]
-    write = summarize if mode == "cue" else generate_replies
-    return lambda group: write(loaded_run.predictor, tokenizer, group, **options)
+    generate_fn = summarize if mode == "cue" else generate_replies
+    return lambda group: generate_fn(loaded_run.predictor, tokenizer, group, **options)
 
 
-def _read_whole_files(texts: Sequence[str] | None, many: BatchInputOptions) -> Iterator[InputLine]:
+def _read_whole_files(texts: Sequence[str] | None, batch_input: BatchInputOptions) -> Iterator[InputLine]:
     """The texts given as arguments, then each file (of a folder or glob) as one text."""
     from forebear.data.io.files import TextBlocks, find_sources
     from forebear.data.io.ledger import Ledger
 
     yield from (InputLine(text) for text in texts or () if text != STDIN_PATH)
-    file = many.input_file or (STDIN_PATH if STDIN_PATH in (texts or ()) else None)
+    file = batch_input.input_file or (STDIN_PATH if STDIN_PATH in (texts or ()) else None)
     for source in () if file is None else find_sources([file]):
-        blocks = TextBlocks(source, many.encoding or DEFAULT_ENCODING, "fail", Ledger())
+        blocks = TextBlocks(source, batch_input.encoding or DEFAULT_ENCODING, "fail", Ledger())
         yield InputLine("".join(blocks).strip(), source.name, 1)
 
 
 def _track_progress(
-    lines: Iterable[InputLine], many: BatchInputOptions, progress: Callable[[int, int], None]
+    lines: Iterable[InputLine], batch_input: BatchInputOptions, progress: Callable[[int, int], None]
 ) -> Iterator[InputLine]:
     """The lines; reports how much of the file was read."""
-    file = many.input_file
+    file = batch_input.input_file
     num_read, total = 0, file.stat().st_size if file is not None and file.is_file() else 0
     for line in lines:
         yield line
@@ -200,17 +204,17 @@ def _track_progress(
             progress(num_read, max(total, num_read))
 
 
-def _draw(console: Console, answers: Answers, *, show_all: bool, examples: int) -> None:
+def _print_result(console: Console, answers: Answers, *, show_all: bool, examples: int) -> None:
     from forebear.inference.prompting import PromptAnswer
 
     table = Table("answer", ">P", "text")
-    for number, answer in enumerate(answers, 1):
+    for index, answer in enumerate(answers, 1):
         if not isinstance(answer, PromptAnswer):
             if len(answers) > 1:
-                console.rule(str(number), align="left", style="dim")
+                console.rule(str(index), align="left", style="dim")
             console.plain(_replace_controls(answer.answer))
         elif show_all:
-            _draw_answers(console, answer)
+            _print_answers(console, answer)
         else:
             text = answer.text[:MAX_TABLE_CHARACTERS] + "…" * (len(answer.text) > MAX_TABLE_CHARACTERS)
             best = answer.best
@@ -221,7 +225,7 @@ def _draw(console: Console, answers: Answers, *, show_all: bool, examples: int) 
         console.warn(note)
 
 
-def _draw_answers(console: Console, answer: PromptAnswer) -> None:
+def _print_answers(console: Console, answer: PromptAnswer) -> None:
     """Prints all options for a text, the likeliest first."""
     calibrated = answer.answers[0].neutral_log_probability is not None
     has_verbalizers = any(option.verbalizer != option.name for option in answer.answers)
@@ -256,9 +260,9 @@ def _notes(answers: Answers, examples: int) -> Iterator[str]:
     if any(answer.is_pseudo_likelihood for answer in answered):
         yield "the run told the answers by both sides: that ranks them, but log P is no probability of the text"
     if names := {option.name for answer in answered for option in answer.answers if option.num_unknown}:
-        listed = ", ".join(map(printable_cell, sorted(names)))
-        yield f"the run's vocabulary lacks words of: {listed}; charged by their spelling"
+        listed_names = ", ".join(map(printable_cell, sorted(names)))
+        yield f"the run's vocabulary lacks words of: {listed_names}; charged by their spelling"
     if tied := sum(answer.is_tied for answer in answered):
         yield f"no answer is likelier than another for {tied:,} of {len(answered):,} texts: the run sees no difference"
-    if impossible := sum(answer.best is None for answer in answered):
-        yield f"every answer is impossible for this run in {impossible:,} of {len(answered):,} texts"
+    if num_impossible := sum(answer.best is None for answer in answered):
+        yield f"every answer is impossible for this run in {num_impossible:,} of {len(answered):,} texts"

@@ -13,7 +13,7 @@ from forebear.settings.units import parse_count
 if TYPE_CHECKING:
     from forebear.inference.run import Run
 
-METRIC_LABELS = {  # name among the facts → in words, digits; what has two sides stands in a column each
+METRIC_LABELS = {  # key of the result → label, digits
     "perplexity": ("perplexity, by its own tokens", 4),
     "bits_per_byte": ("bits per byte", 4),
     "accuracy": ("accuracy", 4),
@@ -33,7 +33,7 @@ def quantise(
     on: Annotated[tuple[str, ...], Parameter(consume_multiple=True, show_default=False)] = (),
     limit: str | None = None,
     overwrite: Switch = False,
-    speaking: Output = Output(),
+    output: Output = Output(),
 ) -> None:
     """Make a run of small integers (8 bits) from one of floats: a quarter as large, faster, for reading only.
 
@@ -64,13 +64,13 @@ def quantise(
     from forebear.experiments.quantize import quantize_run
 
     max_items = None if limit is None else parse_count(limit, "limit")
-    with speaking.progress("measuring what it costs") as progress:
+    with output.progress("measuring what it costs") as progress:
         quantized = quantize_run(run, to=to, on=on, limit=max_items, overwrite=overwrite, progress=progress)
-    facts = {"folder": str(quantized.folder.path), "notes": quantized.notes, **quantized.metadata["quantised"]}
-    speaking.emit(facts, lambda console: _draw_quantized(console, quantized, facts))
+    result = {"folder": str(quantized.folder.path), "notes": quantized.notes, **quantized.metadata["quantised"]}
+    output.emit(result, lambda console: _print_quantized(console, quantized, result))
 
 
-def _draw_quantized(console: Console, quantized: Run, result: dict[str, Any]) -> None:
+def _print_quantized(console: Console, quantized: Run, result: dict[str, Any]) -> None:
     table = Table("", ">floats", ">integers")
     table.add_row("megabytes", *(f"{result['bytes'][precision] / 1e6:,.1f}" for precision in ("floats", "integers")))
     for name, values in result.items():

@@ -17,7 +17,7 @@ STATE_COLORS = {"running": "green", "interrupted": "yellow", "begun": "yellow", 
 MULTI_RUN_SUFFIXES = (".seeds", ".curve")  # how folders end that hold several runs of one command
 
 
-def runs(folder: Path = Path("runs"), /, *, speaking: Output = Output()) -> None:
+def runs(folder: Path = Path("runs"), /, *, output: Output = Output()) -> None:
     """List the runs in a folder and below it: what they are, how far they came, how well they predict.
 
     ```
@@ -32,45 +32,47 @@ def runs(folder: Path = Path("runs"), /, *, speaking: Output = Output()) -> None
     """
     from forebear.training.run_folder import list_runs
 
-    lines = list_runs(folder)
-    facts = {"folder": str(folder), "runs": [asdict(line) for line in lines]}
-    speaking.emit(facts, lambda console: _draw(console, folder, lines))
+    summaries = list_runs(folder)
+    result = {"folder": str(folder), "runs": [asdict(line) for line in summaries]}
+    output.emit(result, lambda console: _print_result(console, folder, summaries))
 
 
-def _draw(console: Console, folder: Path, lines: list[RunSummary]) -> None:
+def _print_result(console: Console, folder: Path, summaries: list[RunSummary]) -> None:
     from forebear.settings.units import format_count, format_duration
 
-    if not lines:
+    if not summaries:
         console.print(f"no runs in {folder}; forebear pretrain MILESTONE TEXT makes one", markup=False)
         return
     columns = ("run", "milestone", "size", ">step", ">of", ">bits or score", ">time", ">parameters", "state", "began")
     table = Table(*columns)
-    for line in lines:
-        state = Text(line.state + (f": {line.reason}" if line.reason else ""), STATE_COLORS.get(line.state, ""))
-        seconds = "" if line.seconds is None else format_duration(line.seconds)
-        parameters = "" if line.parameters is None else format_count(line.parameters)
-        milestone = line.milestone + (f" for {line.task}" if line.task else "")
-        progress = (number_cell(line.step), number_cell(line.steps), _best_score(line), seconds, parameters)
-        table.add_row(line.folder, milestone, line.size, *progress, state, line.began[:16].replace("T", " "))
+    for summary in summaries:
+        state = Text(
+            summary.state + (f": {summary.reason}" if summary.reason else ""), STATE_COLORS.get(summary.state, "")
+        )
+        seconds = "" if summary.seconds is None else format_duration(summary.seconds)
+        parameters = "" if summary.parameters is None else format_count(summary.parameters)
+        milestone = summary.milestone + (f" for {summary.task}" if summary.task else "")
+        progress = (number_cell(summary.step), number_cell(summary.steps), _best_score(summary), seconds, parameters)
+        table.add_row(summary.folder, milestone, summary.size, *progress, state, summary.began[:16].replace("T", " "))
     console.print(table)
-    if interrupted := [line for line in lines if line.state == "interrupted"]:
-        first = interrupted[0]
-        hint = f"forebear {'adapt' if first.task else 'pretrain'} --resume {first.folder}"
-        if Path(first.folder).absolute().parent.suffix in MULTI_RUN_SUFFIXES:
-            hint = f"give the command again that {first.folder} belongs to: it goes on with all of them"
+    if interrupted := [summary for summary in summaries if summary.state == "interrupted"]:
+        first_interrupted = interrupted[0]
+        hint = f"forebear {'adapt' if first_interrupted.task else 'pretrain'} --resume {first_interrupted.folder}"
+        if Path(first_interrupted.folder).absolute().parent.suffix in MULTI_RUN_SUFFIXES:
+            hint = f"give the command again that {first_interrupted.folder} belongs to: it goes on with all of them"
         console.plain(f"go on with one: {hint}")
 
 
-def _best_score(line: RunSummary) -> str:
+def _best_score(summary: RunSummary) -> str:
     """The main metric: bits per byte, MLM accuracy or the task score."""
-    if line.score is not None:
-        return f"{line.score[0].replace('_', ' ')} {line.score[1]:.3f}"
-    if line.found is not None:
-        return f"{line.found:.1%} found"
-    return number_cell(line.bits_per_byte, ".3f")
+    if summary.score is not None:
+        return f"{summary.score[0].replace('_', ' ')} {summary.score[1]:.3f}"
+    if summary.found is not None:
+        return f"{summary.found:.1%} found"
+    return number_cell(summary.bits_per_byte, ".3f")
 
 
-def rerun(run: Path, /, *, to: Path | None = None, overwrite: Switch = False, speaking: Output = Output()) -> int:
+def rerun(run: Path, /, *, to: Path | None = None, overwrite: Switch = False, output: Output = Output()) -> int:
     """Make a finished run again, step by step, from the same text, and say whether every weight is the same.
 
     Given a time, a run decides on its way how many steps it can make; the repetition makes as many.
@@ -92,14 +94,14 @@ def rerun(run: Path, /, *, to: Path | None = None, overwrite: Switch = False, sp
     from forebear.training.run_folder import RunFolder
 
     original = RunFolder.open(run)
-    with training_progress(speaking) as callback:
+    with training_progress(output) as callback:
         target = to or run.with_name(f"{run.name}-again")
-        repeated = pipeline.repeat_run(run, target, overwrite=overwrite, callback=callback)
-    same = original.metadata["weights"]["sha256"] == repeated.metadata["weights"]["sha256"]
-    result = {"folder": str(repeated.path), "same": same, **repeated.metadata}
+        repeated_run = pipeline.repeat_run(run, target, overwrite=overwrite, callback=callback)
+    is_identical = original.metadata["weights"]["sha256"] == repeated_run.metadata["weights"]["sha256"]
+    result = {"folder": str(repeated_run.path), "same": is_identical, **repeated_run.metadata}
     reason, recipe = "other versions, hardware or threads", original.recipe
     if original.spec.learning == "sweeping" and not recipe.deterministic and recipe.threads != 1:
         reason = "threads that learn freely never end alike; --deterministic, or --threads 1, does"
-    conclusion = "every weight is the same" if same else f"the weights differ: {reason}"
-    speaking.emit_summary(result, f"{conclusion}: {repeated.path}")
-    return 0 if same else 1
+    conclusion = "every weight is the same" if is_identical else f"the weights differ: {reason}"
+    output.emit_summary(result, f"{conclusion}: {repeated_run.path}")
+    return 0 if is_identical else 1

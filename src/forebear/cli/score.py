@@ -33,8 +33,8 @@ def score(
     *,
     tokens: Switch = False,
     ends: Switch = False,
-    many: BatchInputOptions = BatchInputOptions(),
-    speaking: Output = Output(),
+    batch_input: BatchInputOptions = BatchInputOptions(),
+    output: Output = Output(),
 ) -> None:
     """Say how probable a run finds texts: log-probability, perplexity, bits per byte; several are ranked.
 
@@ -59,60 +59,62 @@ def score(
     """
     from forebear.inference.score import empty_text_error, score_ranks, score_texts
 
-    loaded_run = open_run(run, "score", speaking)
-    partial = PartialResults() if many.reads_lines(texts) else None
+    loaded_run = open_run(run, "score", output)
+    partial_results = PartialResults() if batch_input.reads_lines(texts) else None
     counts = {"texts": 0, "tokens": 0}
     num_multi_sentence = 0
 
-    def ask(group: list[str]) -> list[ScoredText]:
+    def score_batch(batch: list[str]) -> list[ScoredText]:
         nonlocal num_multi_sentence
-        answers = score_texts(loaded_run.scorer, loaded_run.vocabulary_tokenizer, group, ends=ends)
+        answers = score_texts(loaded_run.scorer, loaded_run.vocabulary_tokenizer, batch, ends=ends)
         counts["texts"] += len(answers)
-        num_multi_sentence += sum(len(loaded_run.training_units(text)) > 1 for text in group)
+        num_multi_sentence += sum(len(loaded_run.training_units(text)) > 1 for text in batch)
         counts["tokens"] += sum(len(answer.tokens) for answer in answers)
         return answers
 
-    def ask_nonblank(group: list[str]) -> list[Any]:
+    def score_nonblank(batch: list[str]) -> list[Any]:
         """Scores of a batch, with an error in place of each blank line, so that all of them are reported."""
         encode = loaded_run.vocabulary_tokenizer.encode
-        is_blank = [not text.strip() and not len(encode(text).ids) for text in group]
-        scores = iter(ask([text for text, is_empty in zip(group, is_blank, strict=True) if not is_empty]))
+        is_blank = [not text.strip() and not len(encode(text).ids) for text in batch]
+        scores = iter(score_batch([text for text, is_empty in zip(batch, is_blank, strict=True) if not is_empty]))
         return [empty_text_error() if is_empty else next(scores) for is_empty in is_blank]
 
-    def record(answer: ScoredText | FailedInput) -> dict[str, Any]:
+    def to_record(answer: ScoredText | FailedInput) -> dict[str, Any]:
         return answer.to_dict() if isinstance(answer, FailedInput) else answer.to_dict(tokens=tokens)
 
-    score_group = ask if partial is None else ask_nonblank
-    answers = many.run_batch(many.valid_inputs(texts), score_group, record, partial=partial)
+    score_group = score_batch if partial_results is None else score_nonblank
+    answers = batch_input.run_batch(
+        batch_input.valid_inputs(texts), score_group, to_record, partial_results=partial_results
+    )
     if not counts["texts"]:
         raise InputError("there is no text to score", hint='forebear score RUN "some text", or --in FILE')
     result: dict[str, Any] = {"run": loaded_run.name}
-    if partial is not None:
-        partial.emit_failures(result, speaking)
-    if num_multi_sentence:  # which measure scores differently
+    if partial_results is not None:
+        partial_results.emit_failures(result, output)
+    if num_multi_sentence:  # `measure` scores each sentence by itself
         result["several_sentences"] = num_multi_sentence
         note = f"{count_phrase(num_multi_sentence, 'text holds', 'texts hold')} several sentences: each is scored as"
         note += " one text here; forebear measure takes sentence by sentence, as the run learned them, with their ends"
-        speaking.note([note])
-    if many.output_file is not None:
+        output.note([note])
+    if batch_input.output_file is not None:
         size = f"{count_phrase(counts['texts'], 'text')} of {count_phrase(counts['tokens'], 'token')}"
-        many.emit_written(result | counts, f"{size} scored", speaking)
+        batch_input.emit_written(result | counts, f"{size} scored", output)
         return
     answered: list[ScoredText] = [answer for answer in answers if not isinstance(answer, FailedInput)]
     ranks = score_ranks(answered)
     rank_of_answered = iter(ranks)
     ranked = ((None if isinstance(answer, FailedInput) else next(rank_of_answered), answer) for answer in answers)
-    records = [{"rank": rank, **record(answer)} for rank, answer in ranked]
+    records = [{"rank": rank, **to_record(answer)} for rank, answer in ranked]
 
     def draw(console: Console) -> None:
         for answer in answered if tokens else ():
-            _draw_tokens(console, answer, loaded_run.vocabulary_tokenizer)
-        _draw_scores(console, answered, ranks)
+            _print_tokens(console, answer, loaded_run.vocabulary_tokenizer)
+        _print_scores(console, answered, ranks)
 
-    speaking.emit({**result, "texts": records}, draw)
+    output.emit({**result, "texts": records}, draw)
 
 
-def _draw_scores(console: Console, answers: list[ScoredText], ranks: list[int]) -> None:
+def _print_scores(console: Console, answers: list[ScoredText], ranks: list[int]) -> None:
     num_unknown = sum(answer.num_unknown for answer in answers)
     columns = (*[">without unknown"] * bool(num_unknown), ">bits/byte", ">tokens", "text")
     table = Table(">rank", ">log P", ">perplexity", *columns)
@@ -133,7 +135,7 @@ def _draw_scores(console: Console, answers: list[ScoredText], ranks: list[int]) 
         console.warn(f"{subject} the probability 0 for this run, which makes the text impossible (-inf)")
 
 
-def _draw_tokens(console: Console, answer: ScoredText, tokenizer: Tokenizer) -> None:
+def _print_tokens(console: Console, answer: ScoredText, tokenizer: Tokenizer) -> None:
     from forebear.inference.stream_decode import readable_token
 
     ends = [0, *(token.end for token in answer.tokens)]
@@ -141,11 +143,11 @@ def _draw_tokens(console: Console, answer: ScoredText, tokenizer: Tokenizer) -> 
     tokens = zip(answer.tokens, spans, strict=True)
     colored = (f"[{_surprisal_color(token)}]{printable_cell(text)}[/]" for token, text in tokens)
     console.print("".join(colored), soft_wrap=True)
-    counts = any(token.ngram_length is not None for token in answer.tokens)
-    table = Table("token", "original", ">P", ">log P", ">bits", "", *[">n-gram"] * counts)
+    has_ngram_lengths = any(token.ngram_length is not None for token in answer.tokens)
+    table = Table("token", "original", ">P", ">log P", ">bits", "", *[">n-gram"] * has_ngram_lengths)
     for token in answer.tokens:
         numbers = (f"{token.probability:.4g}", format_number(token.log_prob), format_number(token.bits, 2))
-        cells = (*numbers, text_bar(min(token.bits / MAX_BAR_BITS, 1)), *[str(token.ngram_length)] * counts)
+        cells = (*numbers, text_bar(min(token.bits / MAX_BAR_BITS, 1)), *[str(token.ngram_length)] * has_ngram_lengths)
         table.add_row(readable_token(tokenizer, token.id), token.original, *cells, style=_surprisal_color(token))
     console.print(table)
 

@@ -35,8 +35,8 @@ def train(
     user_dict: Path | None = None,
     overwrite: Switch = False,
     reading: ReadingOptions = ReadingOptions(),
-    learning: TokenizerOptions = TokenizerOptions(),
-    speaking: Output = Output(),
+    tokenizer_options: TokenizerOptions = TokenizerOptions(),
+    output: Output = Output(),
 ) -> None:
     """Train a tokenizer on your text and save it as one tokenizer.json, which Hugging Face's tools read too.
 
@@ -66,15 +66,20 @@ def train(
     if not to.parent.is_dir():
         raise InputError("the folder of this file does not exist", file=to, hint=f"mkdir -p {to.parent}")
     segmenter = segmenter_for(False, user_dict)
-    with speaking.progress("learning the tokenizer") as progress:
-        table, _ = train_on_files(kind, texts, reading.reading(), learning.learning(), segmenter, progress)
+    with output.progress("learning the tokenizer") as progress:
+        trained_tokenizer, _ = train_on_files(
+            kind, texts, reading.text_format(), tokenizer_options.training_options(), segmenter, progress
+        )
     with explain_disk_errors(to):
-        table.save(to)
-    speaking.emit({"file": str(to), **table.describe()}, lambda console: _draw_tokenizer(console, table, str(to), 0))
+        trained_tokenizer.save(to)
+    output.emit(
+        {"file": str(to), **trained_tokenizer.describe()},
+        lambda console: _print_tokenizer(console, trained_tokenizer, str(to), 0),
+    )
 
 
 @tokenizer.command
-def show(file: Path, /, *, top: int = 20, lower: LowerCased = None, speaking: Output = Output()) -> None:
+def show(file: Path, /, *, top: int = 20, lower: LowerCased = None, output: Output = Output()) -> None:
     """Look into a tokenizer: what kind it is, its special tokens, its first and last entries.
 
     ```
@@ -91,24 +96,28 @@ def show(file: Path, /, *, top: int = 20, lower: LowerCased = None, speaking: Ou
     """
     from forebear.data.tokenizers.tokenizer import Tokenizer
 
-    table = Tokenizer.load(file, lower=lower)
-    facts: dict[str, Any] = {"file": str(file), **table.describe(), "tokens": table.vocabulary()[:top]}
-    speaking.emit(facts, lambda console: _draw_tokenizer(console, table, str(file), top))
+    loaded_tokenizer = Tokenizer.load(file, lower=lower)
+    metadata: dict[str, Any] = {
+        "file": str(file),
+        **loaded_tokenizer.describe(),
+        "tokens": loaded_tokenizer.vocabulary()[:top],
+    }
+    output.emit(metadata, lambda console: _print_tokenizer(console, loaded_tokenizer, str(file), top))
 
 
-def _draw_tokenizer(console: Console, table: Tokenizer, file: str, top: int) -> None:
-    facts = Table("", "", title=escape(file))
-    for name, value in table.describe().items():
+def _print_tokenizer(console: Console, tokenizer: Tokenizer, file: str, top: int) -> None:
+    rows = Table("", "", title=escape(file))
+    for name, value in tokenizer.describe().items():
         if name == "roles":
             value = ", ".join(f"{role} {entry['token']} ({entry['id']})" for role, entry in value.items())
         elif isinstance(value, dict):
             value = ", ".join(f"{key} {entry}" for key, entry in value.items() if entry is not None)
-        facts.add_row(name, str(value))
-    console.print(facts)
+        rows.add_row(name, str(value))
+    console.print(rows)
     if top:
-        ordinary = [token for i, token in enumerate(table.vocabulary()) if i not in table.special_ids]
-        console.print("first: " + escape("  ".join(map(repr, ordinary[:top]))))
-        console.print("last:  " + escape("  ".join(map(repr, ordinary[-top:]))))
+        regular_tokens = [token for i, token in enumerate(tokenizer.vocabulary()) if i not in tokenizer.special_ids]
+        console.print("first: " + escape("  ".join(map(repr, regular_tokens[:top]))))
+        console.print("last:  " + escape("  ".join(map(repr, regular_tokens[-top:]))))
 
 
 def tokenize(
@@ -120,7 +129,7 @@ def tokenize(
     specials: Switch = False,
     lower: LowerCased = None,
     spaced: Switch = False,
-    speaking: Output = Output(),
+    output: Output = Output(),
 ) -> None:
     """Show how a tokenizer cuts a text, piece by piece, with offsets into the original.
 
@@ -164,7 +173,7 @@ def tokenize(
     if spaced:
         lines = [_join_tokens(text, encoding, loaded_tokenizer) for text, encoding in encodings]
         result["texts"] = lines
-        speaking.emit(result, lambda console: print("\n".join(lines)))  # noqa: T201 - no line may be folded
+        output.emit(result, lambda console: print("\n".join(lines)))  # noqa: T201 - no line may be folded
         return
     records = []
     for text, encoding in encodings:
@@ -185,7 +194,7 @@ def tokenize(
             size = f"{len(record['pieces'])} tokens for {len(record['text'])} characters{unknown_note}"
             console.print(f"{size} ({loaded_tokenizer.kind}, {loaded_tokenizer.vocab_size:,} entries)")
 
-    speaking.emit(result, draw)
+    output.emit(result, draw)
 
 
 def _join_tokens(text: str, encoding: TokenEncoding, tokenizer: Tokenizer) -> str:

@@ -65,7 +65,7 @@ def neighbours(
     *,
     top: int = 10,
     to: PictureOrPage = None,
-    speaking: Output = Output(),
+    output: Output = Output(),
 ) -> None:
     """Show which words are nearest to a word, as bars of their cosines.
 
@@ -81,7 +81,7 @@ def neighbours(
     top
         How many neighbours each gets.
     """
-    loaded_run = open_run(run, "neighbours", speaking)
+    loaded_run = open_run(run, "neighbours", output)
     if not words:
         raise InputError("there is no word", hint="forebear inspect neighbours RUN king")
     answers = loaded_run.neighbours(words, top=top)
@@ -98,10 +98,10 @@ def neighbours(
             if answer.nearest:
                 console.print(table)
 
-    texts = [answer.to_dict() for answer in answers]
-    result = {"run": loaded_run.name, "what": "neighbours", "texts": texts}
+    answer_records = [answer.to_dict() for answer in answers]
+    result = {"run": loaded_run.name, "what": "neighbours", "texts": answer_records}
     render = _renderer("neighbors", answers, f"{loaded_run.name}: the nearest words")
-    speaking.emit_with_image(result, draw, to, render)
+    output.emit_with_image(result, draw, to, render)
 
 
 def _renderer(view: str, content: Any, title: str) -> RenderFn:
@@ -128,7 +128,7 @@ def projection(
     top: int | None = None,
     near: int = 0,
     to: ImageFile = None,
-    speaking: Output = Output(),
+    output: Output = Output(),
 ) -> None:
     """Show words as points of a plane: the two directions in which their vectors differ most (PCA).
 
@@ -153,7 +153,7 @@ def projection(
     """
     from forebear.inspection.embedding_space import project_words
 
-    loaded_run = open_run(run, "neighbours", speaking)
+    loaded_run = open_run(run, "neighbours", output)
     word_projection = project_words(loaded_run, list(words or ()), top=top, near=near)
     if to is not None and to.suffix.lower() != ".html":
         from forebear.reports.plotting import undrawable_texts
@@ -174,20 +174,20 @@ def projection(
 
     result = {"run": loaded_run.name, "what": "projection"} | word_projection.to_dict()
     render = _renderer("projection", word_projection, f"{loaded_run.name}: {num_words:,} words")
-    speaking.emit_with_image(result, draw, to, render)
+    output.emit_with_image(result, draw, to, render)
 
 
 def _layout_words(word_projection: WordProjection, width: int) -> tuple[list[str], int]:
     """The words placed on lines of text; overlapping ones are left out. Returns the lines and the number shown."""
-    low, high = word_projection.points.min(0), word_projection.points.max(0)
-    span = [float(extent) or 1.0 for extent in high - low]
+    minima, maxima = word_projection.points.min(0), word_projection.points.max(0)
+    extents = [float(extent) or 1.0 for extent in maxima - minima]
     cells = [[" "] * width for _ in range(PLANE_HEIGHT)]
     num_shown = 0
-    for row in sorted(range(len(word_projection.words)), key=lambda row: not word_projection.query_words[row]):
+    for row in sorted(range(len(word_projection.words)), key=lambda row: not word_projection.is_query[row]):
         word = word_projection.words[row]
         word = word if word.isprintable() else repr(word)[1:-1]
         word_width = cell_len(word)
-        x, y = ((word_projection.points[row] - low) / span).tolist()
+        x, y = ((word_projection.points[row] - minima) / extents).tolist()
         line, column = round((1 - y) * (PLANE_HEIGHT - 1)), max(0, round(x * (width - word_width)))
         neighborhood = slice(max(0, column - 1), column + word_width + 1)
         if word_width <= width and all(cell == " " for cell in cells[line][neighborhood]):
@@ -196,7 +196,7 @@ def _layout_words(word_projection: WordProjection, width: int) -> tuple[list[str
     return ["".join(line).rstrip() for line in cells], num_shown
 
 
-def norms(run: Path, /, *, to: PictureOrPage = None, speaking: Output = Output()) -> None:
+def norms(run: Path, /, *, to: PictureOrPage = None, output: Output = Output()) -> None:
     """Show how long vectors are beside how often their words were seen, and what else frequency does to them.
 
     ```
@@ -211,30 +211,33 @@ def norms(run: Path, /, *, to: PictureOrPage = None, speaking: Output = Output()
     """
     from forebear.inspection.embedding_space import vector_norms
 
-    loaded_run = open_run(run, "neighbours", speaking)
+    loaded_run = open_run(run, "neighbours", output)
     norm_stats = vector_norms(loaded_run)
     result = {"run": loaded_run.name, "what": "norms"} | norm_stats.to_dict()
     render = _renderer("norms", norm_stats, f"{loaded_run.name}: lengths of vectors and frequency")
-    speaking.emit_with_image(result, lambda console: _draw_norms(console, norm_stats), to, render)
+    output.emit_with_image(result, lambda console: _print_norms(console, norm_stats), to, render)
 
 
-def _draw_norms(console: Console, vector_norms: VectorNorms) -> None:
+def _print_norms(console: Console, vector_norms: VectorNorms) -> None:
     table = Table(">times seen", ">words", ">median length", "", ">eight of ten", ">mean cosine of two")
-    highest = max((band.median for band in vector_norms.bands), default=1.0) or 1.0
+    max_median = max((band.median for band in vector_norms.bands), default=1.0) or 1.0
     for band in vector_norms.bands:
-        interval, counts = f"{band.shortest:.2f} to {band.longest:.2f}", f"{band.min_count:,} to {band.max_count:,}"
-        median = (f"{band.median:.3f}", text_bar(band.median / highest, BAR_WIDTH))
-        table.add_row(counts, f"{band.words:,}", *median, interval, number_cell(band.cosine, ".3f"))
+        length_range, count_range = (
+            f"{band.shortest:.2f} to {band.longest:.2f}",
+            f"{band.min_count:,} to {band.max_count:,}",
+        )
+        median = (f"{band.median:.3f}", text_bar(band.median / max_median, BAR_WIDTH))
+        table.add_row(count_range, f"{band.words:,}", *median, length_range, number_cell(band.cosine, ".3f"))
     console.print(table)
     console.plain(f"Spearman's correlation of length and frequency: {vector_norms.correlations[0]}")
     console.plain(f"of a word's frequency and its neighbours': {vector_norms.correlations[1]}")
     console.plain(f"mean cosine of any two words: {number_cell(vector_norms.cosine, '.3f')}")
     for note in vector_norms.notes:
         console.plain(note)
-    words, lengths = vector_norms.words, vector_norms.lengths
+    words, norms = vector_norms.words, vector_norms.norms
     for name, rows in zip(("longest", "shortest"), vector_norms.extremes, strict=True):
         if vector_norms.is_varying:
-            console.dim(f"{name}: {', '.join(f'{words[row]} {lengths[row]:.2f}' for row in rows[:MAX_NAMED_WORDS])}")
+            console.dim(f"{name}: {', '.join(f'{words[row]} {norms[row]:.2f}' for row in rows[:MAX_NAMED_WORDS])}")
 
 
 def analogy(
@@ -247,7 +250,7 @@ def analogy(
     top: int = 5,
     method: AnalogyMethod = "add",
     approximate: Switch = False,
-    speaking: Output = Output(),
+    output: Output = Output(),
 ) -> None:
     """Answer: the first is to the second as the third is to what? The three themselves are no answers.
 
@@ -273,7 +276,7 @@ def analogy(
     approximate
         Search by an index (usearch) that finds most of the nearest and looks at few: for millions of words.
     """
-    loaded_run = open_run(run, "analogy", speaking)
+    loaded_run = open_run(run, "analogy", output)
     answer = loaded_run.analogy(first, second, third, top=top, method=method, approximate=approximate)
     result: dict[str, Any] = {"run": loaded_run.name, **answer.to_dict()}
     if approximate:
@@ -290,7 +293,7 @@ def analogy(
         if approximate:
             console.print(f"the index finds {result['recall']:.1%} of the nearest, measured against exact search")
 
-    speaking.emit(result, draw)
+    output.emit(result, draw)
 
 
 def odd_one_out(
@@ -300,7 +303,7 @@ def odd_one_out(
     *,
     layers: LayersOfTexts = None,
     pooling: PoolingOfTexts = None,
-    speaking: Output = Output(),
+    output: Output = Output(),
 ) -> None:
     """Tell which of some words or texts is least like the others: the mean of its cosines with them is the lowest.
 
@@ -318,7 +321,7 @@ def odd_one_out(
     texts
         Three words or texts, or more.
     """
-    loaded_run = open_run(run, "odd-one-out", speaking)
+    loaded_run = open_run(run, "odd-one-out", output)
     result = loaded_run.odd_one_out(list(texts or ()), layers=chosen_layers(layers), pooling=pooling)
 
     def draw(console: Console) -> None:
@@ -333,7 +336,7 @@ def odd_one_out(
         console.print(table)
         console.dim(*result.notes)
 
-    speaking.emit({"run": loaded_run.name, **result.to_dict()}, draw)
+    output.emit({"run": loaded_run.name, **result.to_dict()}, draw)
 
 
 def similarity(
@@ -343,8 +346,8 @@ def similarity(
     *,
     layers: LayersOfTexts = None,
     pooling: PoolingOfTexts = None,
-    many: BatchInputOptions = BatchInputOptions(),
-    speaking: Output = Output(),
+    batch_input: BatchInputOptions = BatchInputOptions(),
+    output: Output = Output(),
 ) -> None:
     """Tell how alike two words or texts are: the cosine of their vectors, 1 for what points the same way.
 
@@ -366,22 +369,22 @@ def similarity(
     """
     from forebear.inference.similarity import text_similarities
 
-    loaded_run = open_run(run, "similarity", speaking)
+    loaded_run = open_run(run, "similarity", output)
     options: dict[str, Any] = {"layers": chosen_layers(layers), "pooling": pooling}
-    partial = PartialResults(lambda line: {"texts": line.split("\t")})
+    partial_results = PartialResults(lambda line: {"texts": line.split("\t")})
 
-    def ask(group: list[str]) -> list[Similarity]:
-        return text_similarities(loaded_run, list(_parse_pairs(group)), **options)
+    def compare_batch(batch: list[str]) -> list[Similarity]:
+        return text_similarities(loaded_run, list(_parse_pairs(batch)), **options)
 
-    lines = _pair_lines(many, list(texts or ()))
-    answers = many.run_batch(lines, ask, batch_size=PAIRS_PER_BATCH, partial=partial)
-    if not partial.count:
+    lines = _pair_lines(batch_input, list(texts or ()))
+    answers = batch_input.run_batch(lines, compare_batch, batch_size=PAIRS_PER_BATCH, partial_results=partial_results)
+    if not partial_results.count:
         raise InputError("there are no two texts to compare", hint="forebear similarity RUN king queen, or --in FILE")
     result: dict[str, Any] = {"run": loaded_run.name}
-    partial.emit_failures(result, speaking)
-    if many.output_file is not None:
-        summary = f"cosines of {count_phrase(partial.num_answered, 'pair')}"
-        many.emit_written(result | {"pairs": partial.count}, summary, speaking)
+    partial_results.emit_failures(result, output)
+    if batch_input.output_file is not None:
+        summary = f"cosines of {count_phrase(partial_results.num_answered, 'pair')}"
+        batch_input.emit_written(result | {"pairs": partial_results.count}, summary, output)
         return
     answered = [answer for answer in answers if not isinstance(answer, FailedInput)]
 
@@ -393,25 +396,27 @@ def similarity(
         console.print(table)
         console.dim(*dict.fromkeys(note for similarity in answered for note in similarity.notes))
 
-    speaking.emit(result | {"pairs": [answer.to_dict() for answer in answers]}, draw)
+    output.emit(result | {"pairs": [answer.to_dict() for answer in answers]}, draw)
 
 
-def _pair_lines(many: BatchInputOptions, arguments: list[str]) -> Iterator[InputLine]:
+def _pair_lines(batch_input: BatchInputOptions, arguments: list[str]) -> Iterator[InputLine]:
     """Pairs from arguments, as tab-separated lines, then those of the file."""
     texts = [text for text in arguments if text != STDIN_PATH]
     if len(texts) % 2:
         raise InputError(f"{texts[-1]!r} is left over", hint="give two texts, or four …")
-    for first, second in zip(texts[::2], texts[1::2], strict=True):
-        if "\t" in first + second:
-            raise InputError(f"{first!r} and {second!r}: a tab parts the texts of a pair", hint="write a space instead")
-        yield InputLine(f"{first}\t{second}")
-    yield from many.valid_inputs([STDIN_PATH] if STDIN_PATH in arguments else None)
+    for first_text, second_text in zip(texts[::2], texts[1::2], strict=True):
+        if "\t" in first_text + second_text:
+            raise InputError(
+                f"{first_text!r} and {second_text!r}: a tab parts the texts of a pair", hint="write a space instead"
+            )
+        yield InputLine(f"{first_text}\t{second_text}")
+    yield from batch_input.valid_inputs([STDIN_PATH] if STDIN_PATH in arguments else None)
 
 
 def _parse_pairs(lines: list[str]) -> Iterator[tuple[str, str]]:
-    for number, line in enumerate(lines, 1):
+    for index, line in enumerate(lines, 1):
         columns = line.split("\t")
         if len(columns) != 2:
             hint = "write two texts with a tab between them, a pair a line"
-            raise InputError(f"{len(columns)} columns, not two", line=number, hint=hint)
+            raise InputError(f"{len(columns)} columns, not two", line=index, hint=hint)
         yield columns[0], columns[1]

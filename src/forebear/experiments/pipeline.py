@@ -288,7 +288,7 @@ class PretrainSetup:
         learner = learner_for(spec, tokenizer, recipe, initial_tensors)
         truncation, truncation_notes = {}, []
         if spec.learning == "descending" and isinstance(corpus, Corpus):
-            truncation, truncation_notes = _truncated_words(learner.model.encoder.embedding.spelling, corpus)
+            truncation, truncation_notes = _truncated_words(learner.model.encoder.embedding.char_ids, corpus)
         prepass(learner, objective, split.train)
         eos_id, unk_id = (tokenizer.special_roles.get(role) for role in ("end", "unknown"))
         unigram_loss = None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from forebear.inference.predictor import DecodingState
 
 Stopping = Literal["full", "unlikely", "impossible"]
-Permit = Callable[[np.ndarray], np.ndarray]
+MaskLogits = Callable[[np.ndarray], np.ndarray]
 
 MAX_LENGTH_PENALTY = 50  # larger exponents overflow
 VOCAB_STRIPES = 64  # stripes of the vocabulary for pre-selection
@@ -42,58 +42,69 @@ class Hypothesis:
 
 
 def beam_search(
-    reader: DecodingState,
-    sources: int,
+    state: DecodingState,
+    num_sources: int,
     *,
-    end: int,
+    end_id: int,
     beams: int,
     lengths: Sequence[int],
     best: int = 1,
     penalty: float = 1.0,
     stopping: Stopping = "unlikely",
-    permitted: Permit | None = None,
-    over: Callable[[int, np.ndarray], bool] | None = None,
+    mask_logits: MaskLogits | None = None,
+    ends_text: Callable[[int, np.ndarray], bool] | None = None,
 ) -> list[list[Hypothesis]]:
     """Find the `best` continuations of each source, best first; fewer if fewer are possible.
 
     Args:
-        reader: Decoding state with one row per source; up to `beams` rows are continued for each.
+        state: Decoding state with one row per source; up to `beams` rows are continued for each.
         lengths: Maximum number of tokens for each source, its end included.
-        permitted: Maps (rows, V) logits to the same with -inf for forbidden tokens; probabilities are not renormalized.
-        over: Whether the tokens (n,) of a source end it, as a stop string does.
+        mask_logits: Sets (rows, V) logits of forbidden tokens to -inf; probabilities are not renormalized.
+        ends_text: Whether the tokens (n,) of a source end it, as a stop string does.
     """
     validate_beams(beams, best, penalty)
     require_choice("stopping", stopping, get_args(Stopping))
-    if len(lengths) != sources or min(lengths, default=1) < 1:
-        raise InputError(f"lengths {list(lengths)} for {sources} sources", hint="give each 1 token or more")
-    max_lengths, finished = np.array(lengths, np.int64), [_FinishedHypotheses(beams, penalty) for _ in range(sources)]
-    row_sources, log_probs, tokens = np.arange(sources), np.zeros(sources), np.zeros((sources, 0), np.int64)
+    if len(lengths) != num_sources or min(lengths, default=1) < 1:
+        raise InputError(f"lengths {list(lengths)} for {num_sources} sources", hint="give each 1 token or more")
+    max_lengths, finished = (
+        np.array(lengths, np.int64),
+        [_FinishedHypotheses(beams, penalty) for _ in range(num_sources)],
+    )
+    row_sources, log_probs, tokens = np.arange(num_sources), np.zeros(num_sources), np.zeros((num_sources, 0), np.int64)
     while len(row_sources):
-        rows, ids, log_probs_new = _top_continuations(reader.next_logits(), permitted, 2 * beams)
-        candidates_log_prob = log_probs[rows] + log_probs_new
+        rows, ids, new_log_probs = _top_continuations(state.next_logits(), mask_logits, 2 * beams)
+        candidates_log_prob = log_probs[rows] + new_log_probs
         order = np.lexsort((-candidates_log_prob, row_sources[rows]))  # stable: ties by row, then by id
         order = order[_ranks(row_sources[rows[order]]) < 2 * beams]
         rows, ids, candidates_log_prob = rows[order], ids[order], candidates_log_prob[order]
-        source, sequences = row_sources[rows], np.column_stack((tokens[rows], ids))
-        length, is_ended = sequences.shape[1], ids == end
-        if over is not None:
-            is_ended |= np.array([over(*candidate) for candidate in zip(source.tolist(), sequences, strict=True)], bool)
-        is_last = is_ended | (max_lengths[source] == length)
-        for index in np.flatnonzero(is_last & (_ranks(source) < beams)).tolist():
-            token_ids, log_prob = sequences[index, : length - (ids[index] == end)], float(candidates_log_prob[index])
-            finished[source[index]].put(token_ids, log_prob, length, ended=bool(is_ended[index]))
+        candidate_sources, sequences = row_sources[rows], np.column_stack((tokens[rows], ids))
+        length, is_ended = sequences.shape[1], ids == end_id
+        if ends_text is not None:
+            is_ended |= np.array(
+                [ends_text(*candidate) for candidate in zip(candidate_sources.tolist(), sequences, strict=True)], bool
+            )
+        is_last = is_ended | (max_lengths[candidate_sources] == length)
+        for index in np.flatnonzero(is_last & (_ranks(candidate_sources) < beams)).tolist():
+            token_ids, log_prob = sequences[index, : length - (ids[index] == end_id)], float(candidates_log_prob[index])
+            finished[candidate_sources[index]].add(token_ids, log_prob, length, is_finished=bool(is_ended[index]))
         remaining = np.flatnonzero(~is_last)
-        remaining = remaining[_ranks(source[remaining]) < beams]
-        first_remaining = remaining[_ranks(source[remaining]) == 0]
-        active = zip(source[first_remaining].tolist(), candidates_log_prob[first_remaining].tolist(), strict=True)
+        remaining = remaining[_ranks(candidate_sources[remaining]) < beams]
+        first_remaining = remaining[_ranks(candidate_sources[remaining]) == 0]
+        active = zip(
+            candidate_sources[first_remaining].tolist(), candidates_log_prob[first_remaining].tolist(), strict=True
+        )
         is_done = [finished[i].is_complete(log_prob, length, lengths[i], stopping) for i, log_prob in active]
-        remaining = remaining[~np.isin(source[remaining], source[first_remaining[is_done]])]
-        remaining = remaining[_stable_order(rows[remaining], row_sources, source[remaining])]
+        remaining = remaining[~np.isin(candidate_sources[remaining], candidate_sources[first_remaining[is_done]])]
+        remaining = remaining[_stable_order(rows[remaining], row_sources, candidate_sources[remaining])]
         if len(remaining) and not np.array_equal(rows[remaining], np.arange(len(row_sources))):
-            reader.select(rows[remaining])
+            state.select(rows[remaining])
         if len(remaining):
-            reader.append(ids[remaining])
-        row_sources, log_probs, tokens = source[remaining], candidates_log_prob[remaining], sequences[remaining]
+            state.append(ids[remaining])
+        row_sources, log_probs, tokens = (
+            candidate_sources[remaining],
+            candidates_log_prob[remaining],
+            sequences[remaining],
+        )
     return [candidate.hypotheses[:best] for candidate in finished]
 
 
@@ -114,10 +125,10 @@ class _FinishedHypotheses:
     penalty: float
     hypotheses: list[Hypothesis] = field(default_factory=list)
 
-    def put(self, ids: np.ndarray, log_prob: float, length: int, *, ended: bool) -> None:
-        hypothesis = Hypothesis(tuple(ids.tolist()), log_prob, log_prob / length**self.penalty, ended)
-        ranked = sorted([*self.hypotheses, hypothesis], key=lambda item: -item.score)
-        self.hypotheses = ranked[: self.beams]
+    def add(self, ids: np.ndarray, log_prob: float, length: int, *, is_finished: bool) -> None:
+        hypothesis = Hypothesis(tuple(ids.tolist()), log_prob, log_prob / length**self.penalty, is_finished)
+        sorted_hypotheses = sorted([*self.hypotheses, hypothesis], key=lambda item: -item.score)
+        self.hypotheses = sorted_hypotheses[: self.beams]
 
     def is_complete(self, log_prob: float, length: int, max_length: int, stopping: Stopping) -> bool:
         """Whether the search can stop, given the log-probability and length of the best active beam."""
@@ -128,7 +139,7 @@ class _FinishedHypotheses:
 
 
 def _top_continuations(
-    scores: np.ndarray, permitted: Permit | None, count: int
+    scores: np.ndarray, mask_logits: MaskLogits | None, count: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows, ids and log-probabilities of at least the top `count` continuations of each row, without impossible ones.
 
@@ -136,8 +147,8 @@ def _top_continuations(
     among the top `count`, so only a few candidates are sorted.
     """
     normalizers = log_normalizers(scores)
-    allowed = scores if permitted is None else permitted(scores)
-    size, stripe_size = allowed.shape[1], allowed.shape[1] // VOCAB_STRIPES
+    allowed = scores if mask_logits is None else mask_logits(scores)
+    vocab_size, stripe_size = allowed.shape[1], allowed.shape[1] // VOCAB_STRIPES
     threshold = np.full((len(allowed), 1), -np.inf)
     if stripe_size > count:
         stripe_maxima = allowed[:, : stripe_size * VOCAB_STRIPES].reshape(-1, VOCAB_STRIPES, stripe_size).max(axis=1)
@@ -145,8 +156,8 @@ def _top_continuations(
     flat_indices = np.flatnonzero(allowed >= threshold)
     log_probs = allowed.reshape(-1)[flat_indices].astype(np.float64)
     flat_indices, log_probs = flat_indices[log_probs > -np.inf], log_probs[log_probs > -np.inf]
-    rows = flat_indices // size
-    return rows, flat_indices - rows * size, log_probs - normalizers[rows]
+    rows = flat_indices // vocab_size
+    return rows, flat_indices - rows * vocab_size, log_probs - normalizers[rows]
 
 
 def _stable_order(parents: np.ndarray, parent_sources: np.ndarray, source: np.ndarray) -> np.ndarray:
@@ -159,10 +170,10 @@ def _stable_order(parents: np.ndarray, parent_sources: np.ndarray, source: np.nd
     starts = np.searchsorted(source, source)  # first row of each row's source
     parent_ranks = _ranks(parent_sources)[parents]
     ends = np.searchsorted(source, source, side="right")
-    _, firsts = np.unique(parents, return_index=True)
-    stay = firsts[starts[firsts] + parent_ranks[firsts] < ends[firsts]]
-    order_positions[stay] = starts[stay] + parent_ranks[stay]
-    order_positions[order_positions < 0] = np.setdiff1d(np.arange(len(parents)), order_positions[stay])
+    _, first_children = np.unique(parents, return_index=True)
+    staying = first_children[starts[first_children] + parent_ranks[first_children] < ends[first_children]]
+    order_positions[staying] = starts[staying] + parent_ranks[staying]
+    order_positions[order_positions < 0] = np.setdiff1d(np.arange(len(parents)), order_positions[staying])
     return np.argsort(order_positions)
 
 

@@ -127,8 +127,8 @@ def embed_with_words(
         pooled = [_pool(window, pooling) for window in windows]
         vector = _normalize_if(np.average(pooled, axis=0, weights=[len(window) for window in windows]), normalise)
         contextual_words = tuple(_contextual_words(clean_text, encoding, inner_vectors, normalise))
-        num_read = len(inner_vectors)
-        results.append(EmbeddedText(text, vector, num_read, len(encoding.ids) - num_read, contextual_words))
+        num_used = len(inner_vectors)
+        results.append(EmbeddedText(text, vector, num_used, len(encoding.ids) - num_used, contextual_words))
     return results
 
 
@@ -158,8 +158,8 @@ def embed_matrix(
         weights = row_lengths / np.add.reduceat(row_lengths, starts)[text_ids]
         vectors = np.add.reduceat(vectors * weights[:, None].astype(np.float32), starts)
     vectors = unit_rows(vectors) if normalise else vectors
-    num_read = np.bincount(text_ids, row_lengths - special_tokens.size, len(texts)).astype(np.int64)
-    return TextEmbeddings(vectors, num_read, counts - num_read)
+    num_used = np.bincount(text_ids, row_lengths - special_tokens.size, len(texts)).astype(np.int64)
+    return TextEmbeddings(vectors, num_used, counts - num_used)
 
 
 def _text_rows(
@@ -168,10 +168,10 @@ def _text_rows(
     """The special tokens around texts with these ids, all rows, and the text of each row."""
     reject_empty_texts(counts)
     embedding = model.encoder.embedding
-    if embedding is not None and embedding.spelling is not None:  # words out of the vocabulary get ids of their own
+    if embedding is not None and embedding.char_ids is not None:  # words out of the vocabulary get ids of their own
         from forebear.data.tokenizers.char_ids import oov_ids
 
-        ids = oov_ids(tokenizer, embedding.spelling, texts, ids, counts)
+        ids = oov_ids(tokenizer, embedding.char_ids, texts, ids, counts)
     special_tokens = _SpecialTokens.of(model, tokenizer)
     return special_tokens, *special_tokens.rows(np.split(ids, np.cumsum(counts)[:-1]) if len(counts) else [], long)
 
@@ -209,10 +209,10 @@ def _layer_mixture(model: Model, layers: LayerChoice, pooling: Pooling, long: Lo
 def parse_layers(text: str) -> LayerChoice:
     """Parse --layers: -1, or 1,2,3, or 2:0.5,4:0.5."""
     try:
-        parts = [part.split(":") for part in text.split(",")]
-        if all(len(part) == 1 for part in parts):
-            return [int(part[0]) for part in parts]
-        return {int(layer): float(weight) for layer, weight in parts}
+        fields = [part.split(":") for part in text.split(",")]
+        if all(len(part) == 1 for part in fields):
+            return [int(part[0]) for part in fields]
+        return {int(layer): float(weight) for layer, weight in fields}
     except ValueError:
         raise InputError(f"--layers is {text!r}", hint="write -1, or 1,2,3, or 2:0.5,4:0.5") from None
 
@@ -221,9 +221,9 @@ def parse_layers(text: str) -> LayerChoice:
 class _SpecialTokens:
     """Special tokens around a text: a start, and an end for bidirectional encoders."""
 
-    before: tuple[int, ...]
-    behind: tuple[int, ...]
-    room: int
+    prefix: tuple[int, ...]
+    suffix: tuple[int, ...]
+    max_text_tokens: int
 
     @classmethod
     def of(cls, model: Model, tokenizer: Tokenizer) -> _SpecialTokens:
@@ -231,29 +231,33 @@ class _SpecialTokens:
         roles = {} if encoder.sees == "text" else tokenizer.special_roles  # task encoders over words have none
         end = roles.get("end")
         start = roles.get("start", end) if encoder.sees == "all" else end  # causal models start with the end of a text
-        start, end = encoder.borders or (start, end)
-        before = () if start is None else (start,)
-        behind = (end,) if end is not None and encoder.sees == "all" else ()
+        start, end = encoder.boundary_ids or (start, end)
+        prefix = () if start is None else (start,)
+        suffix = (end,) if end is not None and encoder.sees == "all" else ()
         max_length = UNLIMITED_LENGTH if encoder.max_length is None else encoder.max_length
-        return cls(before, behind, max_length - len(before) - len(behind))
+        return cls(prefix, suffix, max_length - len(prefix) - len(suffix))
 
     @property
     def size(self) -> int:
-        return len(self.before) + len(self.behind)
+        return len(self.prefix) + len(self.suffix)
 
     def rows(self, token_ids: Sequence[np.ndarray], long: LongTextPolicy) -> tuple[list[np.ndarray], np.ndarray]:
         """The rows of all texts and the text index of each row; an overlong text has several."""
         rows: list[np.ndarray] = []
         text_ids: list[int] = []
-        for number, ids in enumerate(token_ids):
-            for start in range(0, len(ids) if long == "windows" else 1, self.room):
-                rows.append(np.concatenate((self.before, ids[start : start + self.room], self.behind)).astype(np.int64))
-                text_ids.append(number)
+        for text_index, ids in enumerate(token_ids):
+            for start in range(0, len(ids) if long == "windows" else 1, self.max_text_tokens):
+                rows.append(
+                    np.concatenate((self.prefix, ids[start : start + self.max_text_tokens], self.suffix)).astype(
+                        np.int64
+                    )
+                )
+                text_ids.append(text_index)
         return rows, np.array(text_ids, np.int64)
 
     def inner(self, vectors: np.ndarray) -> np.ndarray:
         """Vectors without those of special tokens."""
-        return vectors[len(self.before) : len(vectors) - len(self.behind)]
+        return vectors[len(self.prefix) : len(vectors) - len(self.suffix)]
 
 
 def _pool(vectors: np.ndarray, pooling: Pooling) -> np.ndarray:
@@ -272,16 +276,16 @@ def _contextual_words(
     """Each word with the mean of its token vectors; Chinese is segmented, whitespace skipped."""
     from forebear.data.segmentation import Segmenter
 
-    ends = np.array(Segmenter().word_ends(text), np.int64)
-    starts, start = [], 0
+    word_ends = np.array(Segmenter().word_ends(text), np.int64)
+    token_starts, token_start = [], 0
     for begin, end in encoding.spans[: len(vectors)]:
         if begin < end:  # else a further byte of a character
-            spaces = end - begin - len(text[begin:end].lstrip())  # byte-level tokens include the space before
-            start = begin + spaces if spaces < end - begin else begin
-        starts.append(start)
-    word_ids = np.searchsorted(ends, starts, side="right")
+            num_spaces = end - begin - len(text[begin:end].lstrip())  # byte-level tokens include the space before
+            token_start = begin + num_spaces if num_spaces < end - begin else begin
+        token_starts.append(token_start)
+    word_ids = np.searchsorted(word_ends, token_starts, side="right")
     for word in np.unique(word_ids).tolist():
-        begin, end = int(ends[word - 1]) if word else 0, int(ends[word])
+        begin, end = int(word_ends[word - 1]) if word else 0, int(word_ends[word])
         if text[begin:end].strip():
             vector = _normalize_if(vectors[word_ids == word].mean(axis=0), normalise)
             yield ContextualWord(text[begin:end], begin, end, vector)
@@ -342,7 +346,7 @@ def word_vectors_of(run: LoadedRun) -> WordVectors:
     if not isinstance(embedding, CharCNNEmbedding):
         hint = "ask the run that it was made of, or one that was pretrained"
         raise InputError("has no table of words to be read", file=path, hint=hint)
-    return WordVectors(words, embedding.word_table(ids), compose=embedding.char_rows)
+    return WordVectors(words, embedding.word_table(ids), compose=embedding.embed_word)
 
 
 # --- Embeddings by a run ---
@@ -425,9 +429,12 @@ class PooledTexts:
     def common_component(self) -> np.ndarray:
         """(D,) the common component as a unit vector."""
         assert self.table.counts is not None
-        shares, component = self.weights * self.table.counts / max(1, self.table.counts.sum()), np.zeros(self._width)
+        weighted_frequencies, component = (
+            self.weights * self.table.counts / max(1, self.table.counts.sum()),
+            np.zeros(self._width),
+        )
         for block in row_blocks(self.table.matrix):
-            component += shares[block] @ self.table.matrix[block]
+            component += weighted_frequencies[block] @ self.table.matrix[block]
         return (component / max(float(np.linalg.norm(component)), MIN_NORM)).astype(np.float32)
 
     def embed_texts(
@@ -453,46 +460,46 @@ class PooledTexts:
         self, text: str, rows: np.ndarray, spans: list[tuple[int, int]], normalise: bool
     ) -> tuple[ContextualWord, ...]:
         vectors = self._vectors(rows[rows != NO_WORD])
-        known = zip(compress(spans, rows != NO_WORD), unit_rows(vectors) if normalise else vectors, strict=True)
-        return tuple(ContextualWord(text[begin:end], begin, end, vector) for (begin, end), vector in known)
+        known_words = zip(compress(spans, rows != NO_WORD), unit_rows(vectors) if normalise else vectors, strict=True)
+        return tuple(ContextualWord(text[begin:end], begin, end, vector) for (begin, end), vector in known_words)
 
     def _embed_matches(
         self, matches: WordMatches, pooling: EmbeddingPooling, normalise: bool, zeros: bool
     ) -> TextEmbeddings:
         require_choice("pooling", pooling, get_args(EmbeddingPooling))
-        known = matches.rows != NO_WORD
-        rows, text_ids = matches.rows[known], matches.text_ids()[known]
-        num_read = np.bincount(text_ids, minlength=len(matches.counts))
-        has_words = num_read > 0
+        is_known = matches.rows != NO_WORD
+        rows, text_ids = matches.rows[is_known], matches.text_ids()[is_known]
+        num_used = np.bincount(text_ids, minlength=len(matches.counts))
+        has_words = num_used > 0
         if not zeros:
             reject_empty_texts(matches.counts)
             if not has_words.all():
                 message, number = "none of this text's words has a vector", int(has_words.argmin()) + 1
                 subwords = "a run with subwords, which has a vector for words with letter groups that it saw"
                 raise InputError(message, line=number, hint=f"leave it out, or ask {subwords}")
-        vectors = np.zeros((len(num_read), self._width), np.float32)
+        vectors = np.zeros((len(num_used), self._width), np.float32)
         if has_words.any():
             pooled_ids = (np.cumsum(has_words) - 1)[text_ids]
-            vectors[has_words] = self._pool_rows(rows, pooled_ids, num_read[has_words], pooling)
-        return TextEmbeddings(unit_rows(vectors) if normalise else vectors, num_read, matches.counts - num_read)
+            vectors[has_words] = self._pool_rows(rows, pooled_ids, num_used[has_words], pooling)
+        return TextEmbeddings(unit_rows(vectors) if normalise else vectors, num_used, matches.counts - num_used)
 
     def _pool_rows(
-        self, rows: np.ndarray, text_ids: np.ndarray, num_read: np.ndarray, pooling: EmbeddingPooling
+        self, rows: np.ndarray, text_ids: np.ndarray, num_used: np.ndarray, pooling: EmbeddingPooling
     ) -> np.ndarray:
-        ends = np.cumsum(num_read)
+        text_ends = np.cumsum(num_used)
         if pooling in ("first", "last"):
-            return self._vectors(rows[ends - num_read if pooling == "first" else ends - 1])
-        reduce = np.maximum if pooling == "max" else np.add
-        pooled = np.full((len(num_read), self._width), -np.inf if pooling == "max" else 0.0, np.float32)
-        for token_slice in _token_slices(num_read.tolist(), max(1, BLOCK_BYTES // self._width)):
+            return self._vectors(rows[text_ends - num_used if pooling == "first" else text_ends - 1])
+        reduce_fn = np.maximum if pooling == "max" else np.add
+        pooled = np.full((len(num_used), self._width), -np.inf if pooling == "max" else 0.0, np.float32)
+        for token_slice in _token_slices(num_used.tolist(), max(1, BLOCK_BYTES // self._width)):
             block, block_ids = self._vectors(rows[token_slice]), text_ids[token_slice]
             if pooling == "sif":
                 block *= self._weights(rows[token_slice])[:, None]
             starts = np.flatnonzero(np.diff(block_ids, prepend=-1))
-            partial = reduce.reduceat(block, starts)
-            pooled[block_ids[starts]] = reduce(pooled[block_ids[starts]], partial)
+            block_pooled = reduce_fn.reduceat(block, starts)
+            pooled[block_ids[starts]] = reduce_fn(pooled[block_ids[starts]], block_pooled)
         if pooling != "max":
-            pooled /= num_read[:, None].astype(np.float32)
+            pooled /= num_used[:, None].astype(np.float32)
         if pooling == "sif":
             pooled -= np.einsum("nd,d->n", pooled, self.common_component)[:, None] * self.common_component
         return pooled

@@ -32,17 +32,17 @@ EM_TOLERANCE, MAX_EM_ROUNDS = 1e-9, 10_000  # minimum gain of a round in nats pe
 
 @dataclass(frozen=True)
 class InterpolationEvaluation:
-    """Several runs and their interpolation on the same text; `tuned` is the number of tuning tokens."""
+    """Several runs and their interpolation on the same text; `num_tuning_tokens` is 0 for uniform weights."""
 
     weights: tuple[float, ...]
     individual: tuple[TextEvaluation, ...]
     mixture: TextEvaluation
-    tuned: int = 0
+    num_tuning_tokens: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         pairs = zip(self.weights, self.individual, strict=True)
         individual = [{"weight": weight, **evaluation.to_dict()} for weight, evaluation in pairs]
-        return {"mixture": self.mixture.to_dict(), "alone": individual, "tuned_tokens": self.tuned}
+        return {"mixture": self.mixture.to_dict(), "alone": individual, "tuned_tokens": self.num_tuning_tokens}
 
 
 def evaluate_interpolation(
@@ -63,22 +63,22 @@ def evaluate_interpolation(
     predictors = [run.predictor for run in runs]
     _require_compatible(runs)
     tokenizer, unit = runs[0].tokenizer, runs[0].text_unit
-    weights, tuned = tuple(1 / len(runs) for _ in runs), 0
+    weights, num_tuning_tokens = tuple(1 / len(runs) for _ in runs), 0
     if tune is not None:
         subset = prepare_texts(runs[0], tune, reading, workers, preparing).first(TUNING_BYTES)
-        weights, tuned = tune_weights(predictors, tokenizer, subset, unit=unit)
+        weights, num_tuning_tokens = tune_weights(predictors, tokenizer, subset, unit=unit)
     subset = prepare_texts(runs[0], texts, reading, workers, preparing)
     subset = subset if limit is None else subset.first(limit)
     recorder = _RecordingLM(predictors, weights, tokenizer.unk_id)
     mixture = evaluate_text(recorder, tokenizer, subset, unit=unit, progress=progress)
-    trained = [run.learned_from(subset.corpus, mixture.documents) for run in runs]
+    trained_counts = [run.learned_from(subset.corpus, mixture.documents) for run in runs]
     individual = tuple(
         replace(mixture, **totals, learned_from=count, learned_bytes=num_bytes)
-        for totals, (count, num_bytes) in zip(recorder.totals, trained, strict=True)
+        for totals, (count, num_bytes) in zip(recorder.totals, trained_counts, strict=True)
     )
-    max_documents, max_bytes = max((counts for counts in trained if counts[0] is not None), default=(None, None))
+    max_documents, max_bytes = max((counts for counts in trained_counts if counts[0] is not None), default=(None, None))
     mixture = replace(mixture, learned_from=max_documents, learned_bytes=max_bytes)
-    return InterpolationEvaluation(weights, individual, mixture, tuned)
+    return InterpolationEvaluation(weights, individual, mixture, num_tuning_tokens)
 
 
 def tune_weights(
@@ -86,9 +86,9 @@ def tune_weights(
 ) -> tuple[tuple[float, ...], int]:
     """The weights that maximize the likelihood of this text, and its number of tokens."""
     log_probs: list[list[np.ndarray]] = [[] for _ in predictors]
-    for group in token_batches(scoring_rows(source, tokenizer, unit), len):
+    for batch in token_batches(scoring_rows(source, tokenizer, unit), len):
         for model_log_probs, predictor in zip(log_probs, predictors, strict=True):
-            model_log_probs += row_log_probs(predictor, group)
+            model_log_probs += row_log_probs(predictor, batch)
     if not log_probs[0]:
         raise InputError("there is no text to find weights by", hint="give text that has at least one character")
     scores = np.stack([np.concatenate(model_log_probs) for model_log_probs in log_probs])
@@ -101,21 +101,21 @@ def best_weights(scores: np.ndarray) -> np.ndarray:
     Each round sets a weight to the model's mean posterior. The objective is concave, so EM converges to the maximum.
     Tokens that are impossible for all models are ignored.
     """
-    possible = scores[:, np.isfinite(scores).any(axis=0)]
+    finite_scores = scores[:, np.isfinite(scores).any(axis=0)]
     weights = np.full(len(scores), 1 / len(scores))
-    if not possible.shape[1]:
+    if not finite_scores.shape[1]:
         return weights
-    shares = np.exp(possible - possible.max(axis=0))  # relative to the largest, so that none underflows
+    likelihoods = np.exp(finite_scores - finite_scores.max(axis=0))  # relative to the largest, so that none underflows
     previous = current = -np.inf
     for _ in range(MAX_EM_ROUNDS):
-        joint = weights[:, None] * shares
+        joint = weights[:, None] * likelihoods
         totals = joint.sum(axis=0)
         current = float(np.log(totals).mean())
         if current - previous < EM_TOLERANCE:
             break
         previous, weights = current, (joint / totals).mean(axis=1)
     with np.errstate(divide="ignore"):
-        individual = np.log(shares).mean(axis=1)
+        individual = np.log(likelihoods).mean(axis=1)
     best = int(np.argmax(individual))
     if individual[best] > current:  # if one model alone is best, EM converges slowly
         weights = MIN_OTHER_WEIGHT * weights + (1 - MIN_OTHER_WEIGHT) * (np.arange(len(weights)) == best)
@@ -168,8 +168,10 @@ class InterpolatedLM:
     def next_log_probs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         return self._mean(np.stack([model.next_log_probs(rows) for model in self.models]))
 
-    def start_decoding(self, rows: Sequence[np.ndarray], room: int) -> DecodingState:
-        return _InterpolatedDecodingState([model.start_decoding(rows, room) for model in self.models], self._mean)
+    def start_decoding(self, rows: Sequence[np.ndarray], max_new_tokens: int) -> DecodingState:
+        return _InterpolatedDecodingState(
+            [model.start_decoding(rows, max_new_tokens) for model in self.models], self._mean
+        )
 
     def _mean(self, log_probs: np.ndarray) -> np.ndarray:
         """log Σ λ P from (n, …) log-probabilities."""
@@ -180,8 +182,8 @@ class InterpolatedLM:
 class _InterpolatedDecodingState:
     """Decoding state of all interpolated models."""
 
-    def __init__(self, readers: Sequence[DecodingState], mean: Any) -> None:
-        self._states, self._mean = readers, mean
+    def __init__(self, states: Sequence[DecodingState], mean: Any) -> None:
+        self._states, self._mean = states, mean
 
     def next_logits(self) -> np.ndarray:
         logits = [state.next_logits().astype(np.float64) for state in self._states]

@@ -11,7 +11,7 @@ import numpy as np
 
 from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError
-from forebear.inference.next import BLANK_PATTERN, TokenCandidate, blank_context, fitting_ids, token_text, top_ids
+from forebear.inference.next import BLANK_PATTERN, TokenCandidate, blank_context, token_text, top_ids, valid_ids
 from forebear.inference.predictor import reject_nan
 
 if TYPE_CHECKING:
@@ -59,16 +59,16 @@ def fill_masks(masked_lm: MaskedLM, tokenizer: Tokenizer, text: str, *, top: int
 
     Adjacent masks form one blank of several tokens: [MASK][MASK] may be a Chinese word of two characters.
     """
-    for name, number in (("top", top), ("tokens", tokens)):
-        if number < 1:
-            raise InputError(f"{name} is {number}", hint="give at least 1")
+    for name, value in (("top", top), ("tokens", tokens)):
+        if value < 1:
+            raise InputError(f"{name} is {value}", hint="give at least 1")
     text = replace_surrogates(text)
     blanks = _find_blanks(text, tokenizer.id_to_token(masked_lm.mask), tokens)
-    count = sum(blank.count for blank in blanks)
-    if not count:
+    num_masks = sum(blank.count for blank in blanks)
+    if not num_masks:
         raise no_blank_error(tokenizer, masked_lm.mask)
-    if count > MAX_MASKS:
-        raise InputError(f"{count} tokens are hidden", hint=f"hide at most {MAX_MASKS} in one text")
+    if num_masks > MAX_MASKS:
+        raise InputError(f"{num_masks} tokens are hidden", hint=f"hide at most {MAX_MASKS} in one text")
     row, positions = _encode_with_masks(text, blanks, tokenizer, masked_lm.mask)
     allowed = _allowed_tokens(text, blanks, tokenizer)
 
@@ -80,10 +80,10 @@ def fill_masks(masked_lm: MaskedLM, tokenizer: Tokenizer, text: str, *, top: int
         tuple(candidate(token_id, float(scores[token_id])) for token_id in top_ids(scores, top))
         for scores in _masked_log_probs(masked_lm, row, allowed)
     )
-    chosen = _fill_greedily(masked_lm, row, positions, allowed)
-    filled_text = _fill_text(text, blanks, [token_id for token_id, _ in chosen], tokenizer)
-    log_prob = math.fsum(log_prob for _, log_prob in chosen)
-    return FilledText(text, filled_text, tuple(candidate(*filler) for filler in chosen), log_prob, candidates)
+    chosen_tokens = _fill_greedily(masked_lm, row, positions, allowed)
+    filled_text = _fill_text(text, blanks, [token_id for token_id, _ in chosen_tokens], tokenizer)
+    log_prob = math.fsum(log_prob for _, log_prob in chosen_tokens)
+    return FilledText(text, filled_text, tuple(candidate(*filler) for filler in chosen_tokens), log_prob, candidates)
 
 
 def no_blank_error(tokenizer: Tokenizer, mask: int) -> InputError:
@@ -97,10 +97,10 @@ def mask_blanks(text: str, tokenizer: Tokenizer, mask: int) -> tuple[np.ndarray,
     return _encode_with_masks(text, _find_blanks(text, tokenizer.id_to_token(mask), 1), tokenizer, mask)
 
 
-def _find_blanks(text: str, mask: str, tokens: int) -> list[_MaskSpan]:
+def _find_blanks(text: str, mask: str, masks_per_blank: int) -> list[_MaskSpan]:
     masks = re.finditer(f"(?:{re.escape(mask)})+", text)
     spans = [_MaskSpan(*match.span(), match[0].count(mask)) for match in masks]
-    return sorted(spans + [_MaskSpan(*match.span(), tokens) for match in BLANK_PATTERN.finditer(text)])
+    return sorted(spans + [_MaskSpan(*match.span(), masks_per_blank) for match in BLANK_PATTERN.finditer(text)])
 
 
 def _encode_with_masks(
@@ -123,13 +123,13 @@ def _allowed_tokens(text: str, blanks: list[_MaskSpan], tokenizer: Tokenizer) ->
 
     The first token of a blank must start or continue a word as the text before it requires; later ones are free.
     """
-    ordinary = np.ones(tokenizer.vocab_size, bool)
-    ordinary[list(tokenizer.special_ids)] = False
+    is_regular = np.ones(tokenizer.vocab_size, bool)
+    is_regular[list(tokenizer.special_ids)] = False
     masks = []
     for blank in blanks:
-        first = np.zeros(tokenizer.vocab_size, bool)
-        first[fitting_ids(text[: blank.start], tokenizer)] = True
-        masks += [first if first.any() else ordinary, *[ordinary] * (blank.count - 1)]
+        is_allowed_first = np.zeros(tokenizer.vocab_size, bool)
+        is_allowed_first[valid_ids(text[: blank.start], tokenizer)] = True
+        masks += [is_allowed_first if is_allowed_first.any() else is_regular, *[is_regular] * (blank.count - 1)]
     return masks
 
 
@@ -147,12 +147,12 @@ def _fill_greedily(
     row, remaining = row.copy(), list(range(len(positions)))
     chosen: list[tuple[int, float]] = [(-1, 0.0)] * len(positions)
     while remaining:
-        scores = _masked_log_probs(masked_lm, row, [allowed[number] for number in remaining])
-        surest = int(scores.max(axis=1).argmax())
-        token = int(scores[surest].argmax())
-        number = remaining.pop(surest)
-        row[positions[number]] = token
-        chosen[number] = token, float(scores[surest, token])
+        scores = _masked_log_probs(masked_lm, row, [allowed[mask_index] for mask_index in remaining])
+        most_confident = int(scores.max(axis=1).argmax())
+        token = int(scores[most_confident].argmax())
+        mask_index = remaining.pop(most_confident)
+        row[positions[mask_index]] = token
+        chosen[mask_index] = token, float(scores[most_confident, token])
     return chosen
 
 
@@ -160,9 +160,9 @@ def _fill_text(text: str, blanks: list[_MaskSpan], chosen_ids: list[int], tokeni
     parts, position, index = [], 0, 0
     for blank in blanks:
         ids = chosen_ids[index : index + blank.count]
-        filled = tokenizer.decode(ids).strip()
+        filled_words = tokenizer.decode(ids).strip()
         if tokenizer.continuation_prefix and tokenizer.continuation_mask[ids[0]]:
-            filled = filled.removeprefix(tokenizer.continuation_prefix)
-        parts += [text[position : blank.start], filled]
+            filled_words = filled_words.removeprefix(tokenizer.continuation_prefix)
+        parts += [text[position : blank.start], filled_words]
         position, index = blank.end, index + blank.count
     return "".join([*parts, text[position:]])

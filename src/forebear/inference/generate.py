@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.inference.predictor import CausalLM
 
-# What stands for a search that found nothing: every continuation has probability 0.
+# The result of a search without hypotheses: every continuation has probability 0.
 IMPOSSIBLE_HYPOTHESIS = beam.Hypothesis((), -math.inf, -math.inf, is_finished=True)
 MAX_CHARACTER_BYTES = 4  # maximum bytes, and so byte tokens, of a character
 
@@ -59,26 +59,26 @@ def beam_search_texts(
     end, allowed = eos_id(tokenizer), AllowedTokens.for_tokenizer(tokenizer, predictor.vocab_size)
     prompt_ids = [tokenizer.encode(prompt).ids.astype(np.int64) for prompt in prompts]
     prompts_per_batch, results = max(1, batch // beams), []
-    for first in range(0, len(prompts), prompts_per_batch):
-        batch_ids = prompt_ids[first : first + prompts_per_batch]
+    for start in range(0, len(prompts), prompts_per_batch):
+        batch_ids = prompt_ids[start : start + prompts_per_batch]
         hypotheses_by_prompt = beam.beam_search(
             predictor.start_decoding([make_row(ids, end, ends=False) for ids in batch_ids], length),
             len(batch_ids),
-            end=end,
+            end_id=end,
             beams=beams,
             best=best,
             lengths=[length] * len(batch_ids),
             penalty=length_penalty,
-            permitted=allowed.mask_rows,
-            over=_stop_condition(tokenizer, batch_ids, stop_texts) if stop_texts else None,
+            mask_logits=allowed.mask_rows,
+            ends_text=_stop_condition(tokenizer, batch_ids, stop_texts) if stop_texts else None,
         )
-        for prompt, ids, hypotheses in zip(prompts[first:], batch_ids, hypotheses_by_prompt, strict=False):
+        for prompt, ids, hypotheses in zip(prompts[start:], batch_ids, hypotheses_by_prompt, strict=False):
             for rank, hypothesis in enumerate(hypotheses or [IMPOSSIBLE_HYPOTHESIS]):
                 stream = _decode(tokenizer, ids, stop_texts, hypothesis.ids)
                 stream.finish()
                 stop_reason = "stop" if stream.stopped else "end" if hypothesis.is_finished else "length"
-                numbers = hypothesis.log_prob, hypothesis.score
-                results.append(GeneratedText(prompt, rank, stream.text, hypothesis.ids, stop_reason, *numbers))
+                scores = hypothesis.log_prob, hypothesis.score
+                results.append(GeneratedText(prompt, rank, stream.text, hypothesis.ids, stop_reason, *scores))
     return results
 
 
@@ -88,11 +88,11 @@ def _stop_condition(
     """A condition: the last tokens spell a stop string. Only as many tokens are decoded as it can consist of."""
     max_tokens = MAX_CHARACTER_BYTES * (max(map(len, stop)) + 1)
 
-    def over(source: int, ids: np.ndarray) -> bool:
+    def ends_text(source: int, ids: np.ndarray) -> bool:
         context = prompts[source] if len(ids) <= max_tokens else ids[-max_tokens - 1 : -max_tokens]
         return _decode(tokenizer, context, stop, ids[-max_tokens:].tolist()).stopped
 
-    return over
+    return ends_text
 
 
 def _decode(tokenizer: Tokenizer, context: np.ndarray, stop: tuple[str, ...], ids: Sequence[int]) -> TextStream:
@@ -107,10 +107,10 @@ def choose_continuations(
 ) -> list[GeneratedText]:
     """Continue each prompt with the most probable choice, with the probabilities of all; like `ask`, as a text."""
     prompts = [prompts] if isinstance(prompts, str) else list(prompts)
-    for number, prompt in enumerate(prompts, 1):
+    for index, prompt in enumerate(prompts, 1):
         if BLANK_PATTERN.search(prompt):
             hint = "forebear ask RUN TEXT --choices fills blanks; what is generated stands at the end"
-            raise InputError("this text has a blank", line=number, hint=hint)
+            raise InputError("this text has a blank", line=index, hint=hint)
     results = []
     for prompt, answer in zip(prompts, score_options(predictor, tokenizer, prompts, choices=choices), strict=True):
         option = answer.best or answer.answers[0]
@@ -153,8 +153,14 @@ def generation_method(options: dict[str, Any]) -> str:
     method = methods[0] if methods else ""
     for name in given_names - {method}:
         if name not in METHOD_OPTIONS[method]:
-            others = " or ".join(f"--{other}" for other, takes in METHOD_OPTIONS.items() if other and name in takes)
-            hint = f"it goes with {others}, or leave it out" if others else "leave it out, or draw by chance instead"
+            other_methods = " or ".join(
+                f"--{other}" for other, method_options in METHOD_OPTIONS.items() if other and name in method_options
+            )
+            hint = (
+                f"it goes with {other_methods}, or leave it out"
+                if other_methods
+                else "leave it out, or draw by chance instead"
+            )
             context = f"with --{method}" if method else "where tokens are drawn"
             raise InputError(f"--{name.replace('_', '-')} changes nothing {context}", hint=hint)
     return method
@@ -171,7 +177,9 @@ def resolve_generation_options(options: dict[str, Any]) -> dict[str, Any]:
     """All options of the selected method: the given ones, and defaults for the others."""
     method = generation_method(options)
     parameters = signature(GENERATORS[method] if method else generation_rows).parameters.values()
-    defaults = {each.name: each.default for each in parameters if each.name in METHOD_OPTIONS[method]}
+    defaults = {
+        parameter.name: parameter.default for parameter in parameters if parameter.name in METHOD_OPTIONS[method]
+    }
     resolved = defaults | {name: value for name, value in options.items() if value is not None}
     return {**resolved, "stop": list(resolved["stop"])} if "stop" in resolved else resolved
 

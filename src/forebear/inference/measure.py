@@ -204,20 +204,20 @@ def evaluate_text(
     known_nats: list[float] = []
     ngram_lengths: list[int] = []
     totals: Counter[str] = Counter()
-    for group in token_batches(_scoring_units(source, tokenizer, unit), lambda scoring_unit: len(scoring_unit.row)):
-        log_probs, lengths_by_row = row_log_probs_with_lengths(predictor, [unit.row for unit in group])
+    for batch in token_batches(_scoring_units(source, tokenizer, unit), lambda scoring_unit: len(scoring_unit.row)):
+        log_probs, lengths_by_row = row_log_probs_with_lengths(predictor, [unit.row for unit in batch])
         scores = np.concatenate(log_probs)
-        is_unknown = np.concatenate([unit.row[1:] for unit in group]) == tokenizer.unk_id
+        is_unknown = np.concatenate([unit.row[1:] for unit in batch]) == tokenizer.unk_id
         nats.append(-float(scores.sum()))
         known_nats.append(-float(scores[~is_unknown].sum()))
         ngram_lengths += [] if lengths_by_row is None else [int(np.concatenate(lengths_by_row).sum(dtype=np.int64))]
         totals.update(
             tokens=len(scores),
-            units=len(group),
-            documents=sum(unit.is_first for unit in group),
-            bytes=sum(unit.bytes for unit in group),
+            units=len(batch),
+            documents=sum(unit.is_first for unit in batch),
+            bytes=sum(unit.bytes for unit in batch),
             unknown_tokens=int(np.count_nonzero(is_unknown)),
-            unknown_bytes=sum(unit.unknown_bytes for unit in group),
+            unknown_bytes=sum(unit.unknown_bytes for unit in batch),
             num_impossible=int(np.isneginf(scores).sum()),
         )
         if progress is not None:
@@ -296,7 +296,7 @@ def evaluate_masked_lm(
     start_time = time.monotonic()
     masking = replace(objective, units=SingleTokens(), masked=1.0, random=0.0)
     num_steps = masking.steps(subset, BATCH_TOKENS)
-    nats, num_correct, pairs, target_counts = 0.0, 0, [], np.zeros(tokenizer.vocab_size, np.int64)
+    nats, num_correct, pair_correctness, target_counts = 0.0, 0, [], np.zeros(tokenizer.vocab_size, np.int64)
     for step in range(num_steps):
         batch = masking.batch(subset, BATCH_TOKENS, BatchKey(0, step))
         outputs = masked_lm.evaluate_batch(batch.inputs, batch.targets)
@@ -304,23 +304,23 @@ def evaluate_masked_lm(
         num_correct += int(outputs["right"].sum())
         targets = batch.targets["token"]
         target_counts += np.bincount(targets[targets >= 0], minlength=tokenizer.vocab_size)
-        pairs.append(outputs.get("pair", np.empty(0, bool)))
+        pair_correctness.append(outputs.get("pair", np.empty(0, bool)))
         if progress is not None:
             progress(subset.num_bytes * (step + 1) // num_steps, subset.num_bytes)
     num_masked = int(target_counts.sum())
     if not num_masked:
         raise InputError("there is too little text to hide anything in", hint="give more text")
-    pair_results = np.concatenate(pairs)
-    documents = (subset.corpus.ids[first:last] for first, last in subset.spans.tolist())
-    unknown = sum(int(np.count_nonzero(ids == tokenizer.unk_id)) for ids in documents)
-    tokens = subset.num_tokens - unknown
+    pair_results = np.concatenate(pair_correctness)
+    documents = (subset.corpus.ids[start:end] for start, end in subset.spans.tolist())
+    num_unknown = sum(int(np.count_nonzero(ids == tokenizer.unk_id)) for ids in documents)
+    num_tokens = subset.num_tokens - num_unknown
     return TextEvaluation(
-        nats=nats / num_masked * tokens,
-        tokens=tokens,
+        nats=nats / num_masked * num_tokens,
+        tokens=num_tokens,
         units=len(subset),
         documents=len(subset),
         bytes=subset.num_bytes,
-        unknown_tokens=unknown,
+        unknown_tokens=num_unknown,
         unknown_bytes=subset.unknown_bytes,
         num_impossible=0,
         seconds=time.monotonic() - start_time,
@@ -379,7 +379,9 @@ class TaskEvaluation:
             **self.metrics,
             "calibration": self.calibration,
             "mistakes": len(self.mispredictions),
-            "first_mistakes": [mistake.to_dict() for mistake in self.mispredictions[:LISTED_MISPREDICTIONS]],
+            "first_mistakes": [
+                misprediction.to_dict() for misprediction in self.mispredictions[:LISTED_MISPREDICTIONS]
+            ],
             "unlabelled": self.num_unlabeled,
             "learned_from": None if self.known_words is None else self.known_words.num_exact,
             "notes": list(self.notes),
@@ -399,12 +401,12 @@ def evaluate_task(
     start_time = time.monotonic()
     task = run.task
     assert task is not None
-    options: dict[str, Any] = {"on_bad_rows": on_bad_rows, "on_bad_tags": on_bad_tags}
+    source_options: dict[str, Any] = {"on_bad_rows": on_bad_rows, "on_bad_tags": on_bad_tags}
     notes: list[str] = []
     if "labelled" in run.metadata:
-        source = LabeledSource.from_dict({**run.metadata["labelled"]["source"], **options})
+        source = LabeledSource.from_dict({**run.metadata["labelled"]["source"], **source_options})
     else:  # imported: the training data is unknown, so the format is detected from the file
-        source, notes = labeled_source(os.fspath(file), task=task.name, **options)
+        source, notes = labeled_source(os.fspath(file), task=task.name, **source_options)
     all_examples = read_extra_split(os.fspath(file), source, task.scheme, notes)
     examples = [example for example in all_examples if is_labeled(example)]
     if not examples:
@@ -415,8 +417,8 @@ def evaluate_task(
     logits = predict_logits(run.network, rows, progress)
     predictions = task.predictions(examples, rows, logits)
     pairs = zip(examples, predictions, strict=True)
-    judged = [Misprediction(example, task.judge(example, prediction)) for example, prediction in pairs]
-    mispredictions = [misprediction for misprediction in judged if not misprediction.judgment.is_right]
+    judged_examples = [Misprediction(example, task.judge(example, prediction)) for example, prediction in pairs]
+    mispredictions = [misprediction for misprediction in judged_examples if not misprediction.judgment.is_right]
     mispredictions.sort(key=lambda misprediction: -(misprediction.judgment.probability or 0.0))
     return TaskEvaluation(
         task.name,
@@ -440,25 +442,27 @@ def _unknown_tag_notes(task: Task, examples: Sequence[Example], file: str | os.P
     unknown_tags = {tag: count for tag, count in tag_counts.items() if tag not in task.tags}
     if not unknown_tags:
         return []
-    names = ", ".join(sorted(unknown_tags, key=lambda tag: -unknown_tags[tag])[:LISTED_MISPREDICTIONS])
+    tag_names = ", ".join(sorted(unknown_tags, key=lambda tag: -unknown_tags[tag])[:LISTED_MISPREDICTIONS])
     if len(unknown_tags) == len(tag_counts):
-        learned = ", ".join(task.tags[:LISTED_MISPREDICTIONS])
-        message = f"none of its tags ({names}) is one of those that were learned ({learned}, …)"
+        known_tags = ", ".join(task.tags[:LISTED_MISPREDICTIONS])
+        message = f"none of its tags ({tag_names}) is one of those that were learned ({known_tags}, …)"
         raise InputError(message, file=file, hint="give a file of the same tags, or ask a run that learned these")
-    return [f"words whose tag was never learned, and which count as mistakes: {sum(unknown_tags.values()):,} ({names})"]
+    return [
+        f"words whose tag was never learned, and which count as mistakes: {sum(unknown_tags.values()):,} ({tag_names})"
+    ]
 
 
 def _task_metrics(run: Run, task: Task, examples: Sequence[Example], predictions: Sequence[Any]) -> dict[str, Any]:
     """Metrics of the task, and accuracy on out-of-vocabulary words if the vocabulary has all training words."""
-    values = task.evaluate(examples, predictions)
+    task_metrics = task.evaluate(examples, predictions)
     if not isinstance(task, SequenceTagging) or not task.is_plain or not run.folder.spec.learns_tags:
-        return values
+        return task_metrics
     words = sorted({word for example in examples if isinstance(example, TaggedExample) for word in example.words})
     tokenizer = base_tokenizer(run.tokenizer)
     ids, counts = tokenizer.encode_many(words)
     is_oov = np.split(ids == tokenizer.unk_id, np.cumsum(counts)[:-1])
-    known = {word for word, mask in zip(words, is_oov, strict=True) if not mask.any()}
-    return values | metrics.oov_tagging_accuracy(examples, predictions, known)
+    known_words = {word for word, mask in zip(words, is_oov, strict=True) if not mask.any()}
+    return task_metrics | metrics.oov_tagging_accuracy(examples, predictions, known_words)
 
 
 def task_calibration(task: Task, rows: ExampleRows, logits: Logits) -> dict[str, Any] | None:

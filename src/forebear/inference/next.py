@@ -57,11 +57,11 @@ class NextCandidate(TokenCandidate):
 
 
 @dataclass(frozen=True)
-class NextTokens:
+class TokenPrediction:
     """The best candidates, best first.
 
     Without a blank, probabilities are those of the next token, the end of the text included. For a blank, `log_prob` is
-    that of the whole filled text, and probabilities are normalized over the considered candidates. `num_fitting` tokens
+    that of the whole filled text, and probabilities are normalized over the considered candidates. `num_valid` tokens
     could fill it; if not all were considered, `covered_mass` is the probability mass of those that were, given the
     text before the blank.
     """
@@ -69,13 +69,13 @@ class NextTokens:
     text: str
     has_blank: bool
     candidates: tuple[NextCandidate, ...]
-    num_fitting: int
+    num_valid: int
     num_considered: int
     covered_mass: float
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        result: dict[str, Any] = {"text": self.text, "has_blank": self.has_blank, "fitting": self.num_fitting}
+        result: dict[str, Any] = {"text": self.text, "has_blank": self.has_blank, "fitting": self.num_valid}
         result |= {"considered": self.num_considered, "covered": self.covered_mass}
         return {**result, "candidates": [candidate.to_dict() for candidate in self.candidates]}
 
@@ -89,7 +89,7 @@ def next_tokens(
     ends: bool = False,
     among: int | None = None,
     why: bool = False,
-) -> NextTokens:
+) -> TokenPrediction:
     """Predict the `top` next tokens, or fill the blank (two or more underscores) in the text.
 
     Args:
@@ -119,15 +119,15 @@ def find_blank(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
     return blanks[0] if blanks else None
 
 
-def _next_candidates(predictor: CausalLM, tokenizer: Tokenizer, text: str, top: int, why: bool) -> NextTokens:
+def _next_candidates(predictor: CausalLM, tokenizer: Tokenizer, text: str, top: int, why: bool) -> TokenPrediction:
     row = make_row(tokenizer.encode(text).ids, eos_id(tokenizer), ends=False)
     ngram_model = _require_ngram(predictor) if why else None
     scores = _next_log_probs(predictor, row)
     candidates = []
     for token_id in top_ids(scores[: tokenizer.vocab_size], top):
         token, log_prob = tokenizer.id_to_token(token_id), float(scores[token_id])
-        text_of_token = token_text(tokenizer, token_id)
-        candidates.append(NextCandidate(token, token_id, text_of_token, math.exp(log_prob), log_prob))
+        display_text = token_text(tokenizer, token_id)
+        candidates.append(NextCandidate(token, token_id, display_text, math.exp(log_prob), log_prob))
     if ngram_model is not None:
         from forebear.statistical.ngram.explain_probability import ngram_evidence
 
@@ -135,7 +135,7 @@ def _next_candidates(predictor: CausalLM, tokenizer: Tokenizer, text: str, top: 
         evidence = ngram_evidence(ngram_model, row, ids, lambda token: readable_token(tokenizer, token))
         pairs = zip(candidates, evidence, strict=True)
         candidates = [replace(candidate, explanation=counts) for candidate, counts in pairs]
-    return NextTokens(text, False, tuple(candidates), tokenizer.vocab_size, tokenizer.vocab_size, 1.0)
+    return TokenPrediction(text, False, tuple(candidates), tokenizer.vocab_size, tokenizer.vocab_size, 1.0)
 
 
 def _require_ngram(predictor: CausalLM) -> NgramModel:
@@ -167,22 +167,22 @@ def blank_context(before: str, tokenizer: Tokenizer) -> str:
     return before.removesuffix(" ") if tokenizer.kind == "bytepair" else before
 
 
-def fitting_ids(before: str, tokenizer: Tokenizer) -> np.ndarray:
+def valid_ids(before: str, tokenizer: Tokenizer) -> np.ndarray:
     """The ids that can fill a blank after this text: visible whole characters, and word-initial or continuation tokens
     as the text requires."""
-    attached = bool(before) and (before[-1].isalnum() and not is_han(code_points(before[-1]))[0])
-    specials, ids = tokenizer.special_ids, []
+    is_word_internal = bool(before) and (before[-1].isalnum() and not is_han(code_points(before[-1]))[0])
+    special_ids, ids = tokenizer.special_ids, []
     for token_id, token in enumerate(tokenizer.vocabulary()):
-        if token_id in specials:
+        if token_id in special_ids:
             continue
         if tokenizer.kind == "bytepair":
             spelled_bytes = token_bytes(token)
-            fits = spelled_bytes.startswith(b" ") == before.endswith(" ") and _is_visible(spelled_bytes)
+            is_valid = spelled_bytes.startswith(b" ") == before.endswith(" ") and _is_visible(spelled_bytes)
         elif tokenizer.continuation_prefix:
-            fits = bool(tokenizer.continuation_mask[token_id]) == attached
+            is_valid = bool(tokenizer.continuation_mask[token_id]) == is_word_internal
         else:
-            fits = bool(token.strip())
-        if fits:
+            is_valid = bool(token.strip())
+        if is_valid:
             ids.append(token_id)
     return np.array(ids, np.int64)
 
@@ -196,44 +196,48 @@ def _is_visible(spelled_bytes: bytes) -> bool:
 
 def _blank_candidates(
     predictor: CausalLM, tokenizer: Tokenizer, blank: re.Match[str], *, top: int, ends: bool, among: int | None
-) -> NextTokens:
+) -> TokenPrediction:
     """Score the whole text of every candidate, or of the most probable ones given the left context if too many."""
     before, after = blank.string[: blank.start()], blank.string[blank.end() :]
     end = eos_id(tokenizer)
-    left = make_row(tokenizer.encode(blank_context(before, tokenizer)).ids, end, ends=False)
-    right = make_row(tokenizer.encode(after if after.strip() else "").ids, end, ends=ends)[1:]
-    fitting = fitting_ids(before, tokenizer)
-    if not len(fitting):
+    left_ids = make_row(tokenizer.encode(blank_context(before, tokenizer)).ids, end, ends=False)
+    right_ids = make_row(tokenizer.encode(after if after.strip() else "").ids, end, ends=ends)[1:]
+    valid = valid_ids(before, tokenizer)
+    if not len(valid):
         hint = "write it elsewhere, or leave a space before it"
         if before.endswith(" "):
             hint = "take away the space before it: the tokenizer knows nothing that begins so here"
         raise InputError("no token can fill this blank", hint=hint)
-    next_scores = _next_log_probs(predictor, left)[fitting]
-    considered, covered = np.arange(len(fitting)), 1.0
-    if len(right):
+    next_scores = _next_log_probs(predictor, left_ids)[valid]
+    considered_indices, covered_mass = np.arange(len(valid)), 1.0
+    if len(right_ids):
         is_cheap = predictor.max_length is None or predictor.max_length < SHORT_CONTEXT
-        count = among or (CHEAP_TOKEN_BUDGET if is_cheap else TOKEN_BUDGET) // (len(left) + 1 + len(right))
-        considered = np.sort(np.argsort(-next_scores, kind="stable")[: max(count, 1)])
-        scores = _full_text_log_probs(predictor, left, fitting[considered], right)
+        max_considered = among or (CHEAP_TOKEN_BUDGET if is_cheap else TOKEN_BUDGET) // (
+            len(left_ids) + 1 + len(right_ids)
+        )
+        considered_indices = np.sort(np.argsort(-next_scores, kind="stable")[: max(max_considered, 1)])
+        scores = _full_text_log_probs(predictor, left_ids, valid[considered_indices], right_ids)
     else:
-        scores = next_scores + row_log_probs(predictor, [left])[0].sum()
-    if len(considered) < len(fitting):
+        scores = next_scores + row_log_probs(predictor, [left_ids])[0].sum()
+    if len(considered_indices) < len(valid):
         weights = np.exp(next_scores)
-        covered = float(weights[considered].sum() / weights.sum()) if weights.any() else 0.0
+        covered_mass = float(weights[considered_indices].sum() / weights.sum()) if weights.any() else 0.0
     total, candidates = float(np.logaddexp.reduce(scores)), []
     for index in top_ids(scores, top):
-        token_id, log_prob = int(fitting[considered[index]]), float(scores[index])
-        filler = token_text(tokenizer, token_id).removeprefix(tokenizer.continuation_prefix)
-        probability, full_text = math.exp(log_prob - total), before + filler.strip() + after
+        token_id, log_prob = int(valid[considered_indices[index]]), float(scores[index])
+        filler_text = token_text(tokenizer, token_id).removeprefix(tokenizer.continuation_prefix)
+        probability, full_text = math.exp(log_prob - total), before + filler_text.strip() + after
         token = tokenizer.id_to_token(token_id)
-        candidates.append(NextCandidate(token, token_id, filler, probability, log_prob, full_text))
-    return NextTokens(blank.string, True, tuple(candidates), len(fitting), len(considered), covered)
+        candidates.append(NextCandidate(token, token_id, filler_text, probability, log_prob, full_text))
+    return TokenPrediction(blank.string, True, tuple(candidates), len(valid), len(considered_indices), covered_mass)
 
 
-def _full_text_log_probs(predictor: CausalLM, left: np.ndarray, ids: np.ndarray, right: np.ndarray) -> np.ndarray:
+def _full_text_log_probs(
+    predictor: CausalLM, left_ids: np.ndarray, ids: np.ndarray, right_ids: np.ndarray
+) -> np.ndarray:
     """(n,) log-probability of the text with each candidate."""
-    row = np.concatenate((left, [0], right))
+    row = np.concatenate((left_ids, [0], right_ids))
     rows = np.broadcast_to(row, (len(ids), len(row))).copy()
-    rows[:, len(left)] = ids
-    totals = (scores.sum() for group in token_batches(rows, len) for scores in row_log_probs(predictor, group))
-    return np.fromiter(totals, np.float64, len(ids))
+    rows[:, len(left_ids)] = ids
+    text_log_probs = (scores.sum() for group in token_batches(rows, len) for scores in row_log_probs(predictor, group))
+    return np.fromiter(text_log_probs, np.float64, len(ids))

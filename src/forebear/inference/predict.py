@@ -25,13 +25,13 @@ def predict(run: Run, examples: Iterable[Any], progress: ProgressFn | None = Non
     task = run.task
     assert task is not None
     input_format = run.folder.spec.input_format(run.tokenizer)
-    remaining, count = iter(examples), 0
-    while group := list(islice(remaining, BATCH_EXAMPLES)):
-        rows = task.encode(group, run.tokenizer, input_format)
-        yield from task.predictions(group, rows, predict_logits(run.network, rows))
-        count += len(group)
+    remaining, num_predicted = iter(examples), 0
+    while batch := list(islice(remaining, BATCH_EXAMPLES)):
+        rows = task.encode(batch, run.tokenizer, input_format)
+        yield from task.predictions(batch, rows, predict_logits(run.network, rows))
+        num_predicted += len(batch)
         if progress is not None:
-            progress(count, count)
+            progress(num_predicted, num_predicted)
 
 
 def format_predictions(run: Run, examples: Iterable[Any], progress: ProgressFn | None = None) -> Iterator[Any]:
@@ -85,8 +85,8 @@ def strip_tags(run: Run, text: str) -> tuple[str, ...] | None:
 
     Tags that the run does not know are not tags: and/or, km/s and 1/2 are words.
     """
-    task, learned = cast("SequenceTagging", run.task), run.metadata.get("labelled")
-    if learned is None or learned["source"]["form"]["kind"] != "tagged":
+    task, labeled_data = cast("SequenceTagging", run.task), run.metadata.get("labelled")
+    if labeled_data is None or labeled_data["source"]["form"]["kind"] != "tagged":
         return None
     try:
         words, tags = parse_slash_tags(text)
@@ -103,10 +103,10 @@ def question_examples(question: str | Sequence[str], passage: str | Sequence[str
         message = f"{len(questions)} questions and {len(passages)} passages"
         raise InputError(message, hint="give one passage, or one for each question")
     examples = []
-    for index, (asked, about) in enumerate(zip(questions, passages, strict=True), 1):
-        if not asked.strip() or not about.strip():
+    for index, (question_text, passage_text) in enumerate(zip(questions, passages, strict=True), 1):
+        if not question_text.strip() or not passage_text.strip():
             raise InputError(f"a question or a passage is empty{_item_number(index, questions)}", hint="give both")
-        examples.append(QuestionExample(replace_surrogates(asked), replace_surrogates(about)))
+        examples.append(QuestionExample(replace_surrogates(question_text), replace_surrogates(passage_text)))
     return examples
 
 

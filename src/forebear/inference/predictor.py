@@ -55,8 +55,8 @@ class CausalLM(Protocol):
         """(B, V) normalized log P(next token | row)."""
         ...
 
-    def start_decoding(self, rows: Sequence[np.ndarray], room: int) -> DecodingState:
-        """Start decoding after these rows (of any lengths), for up to `room` tokens each."""
+    def start_decoding(self, rows: Sequence[np.ndarray], max_new_tokens: int) -> DecodingState:
+        """Start decoding after these sequences (of any lengths), for up to `max_new_tokens` tokens each."""
         ...
 
 
@@ -81,8 +81,8 @@ class Seq2Seq(Protocol):
         """log P of each target token given its source and the tokens before it; `start` precedes the first."""
         ...
 
-    def begin(self, sources: Sequence[np.ndarray], start: int, room: int) -> DecodingState:
-        """Start decoding a row for each source from `start`, for up to `room` tokens."""
+    def begin(self, sources: Sequence[np.ndarray], start: int, max_tokens: int) -> DecodingState:
+        """Start decoding a sequence for each source from `start`, for up to `max_tokens` tokens."""
         ...
 
 
@@ -104,18 +104,18 @@ def make_row(ids: np.ndarray, end: int, *, ends: bool) -> np.ndarray:
     return np.concatenate(([end], np.asarray(ids, np.int64), [end] if ends else [])).astype(np.int64)
 
 
-def unknown_token_bytes(text: str, encoding: TokenEncoding, unknown: int | None) -> np.ndarray:
+def unknown_token_bytes(text: str, encoding: TokenEncoding, unk_id: int | None) -> np.ndarray:
     """(tokens,) bytes of text behind each unknown token; 0 for known tokens."""
     spans = zip(encoding.ids.tolist(), encoding.spans, strict=True)
-    return np.array([utf8_size(text[a:b]) if i == unknown else 0 for i, (a, b) in spans], np.int64)
+    return np.array([utf8_size(text[a:b]) if i == unk_id else 0 for i, (a, b) in spans], np.int64)
 
 
-def oov_spelling_bits(tokens: int, count: int) -> float:
-    """Bits to spell unknown tokens of `count` bytes in all, in addition to their own probability.
+def oov_spelling_bits(num_tokens: int, num_bytes: int) -> float:
+    """Bits to spell unknown tokens of `num_bytes` bytes in all, in addition to their own probability.
 
     Each byte, and the end of each spelling, is one of 257 symbols. Without this cost a small vocabulary would win.
     """
-    return (tokens + count) * BITS_PER_SPELLED_BYTE
+    return (num_tokens + num_bytes) * BITS_PER_SPELLED_BYTE
 
 
 def row_log_probs(predictor: CausalLM | MaskedLM, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -134,11 +134,11 @@ def row_log_probs_with_lengths(
 
 
 def _validated_log_probs(rows: Sequence[np.ndarray], log_probs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    validated = [np.asarray(scores, np.float64) for scores in log_probs]
-    for row, scores in zip(rows, validated, strict=True):
+    float_log_probs = [np.asarray(scores, np.float64) for scores in log_probs]
+    for row, scores in zip(rows, float_log_probs, strict=True):
         if scores.shape != (len(row) - 1,) or np.isnan(scores).any():
             raise non_finite_error()
-    return validated
+    return float_log_probs
 
 
 def reject_nan(scores: np.ndarray) -> np.ndarray:

@@ -41,8 +41,8 @@ class AnswerOption:
 def parse_labels(labels: LabelSpec) -> tuple[AnswerOption, ...]:
     """Parse labels: "good,bad", "good=fine|great,bad=poor", a list, or verbalizers by label."""
     if isinstance(labels, str):
-        parts = [part.strip().partition("=") for part in _COMMA.split(labels)]
-        pairs = [(name.strip(), words.split("|") if has_words else [name]) for name, has_words, words in parts]
+        partitions = [part.strip().partition("=") for part in _COMMA.split(labels)]
+        pairs = [(name.strip(), words.split("|") if separator else [name]) for name, separator, words in partitions]
         options = [AnswerOption(name, tuple(map(str.strip, words))) for name, words in pairs]
     elif isinstance(labels, Mapping):
         pairs = [(name, [words] if isinstance(words, str) else words) for name, words in labels.items()]
@@ -144,12 +144,12 @@ class PromptFrame:
         return replace(self, left=left, right=right), num_removed
 
 
-def overlapping_tokens(spans: Sequence[tuple[int, int]], first: int, last: int) -> list[int]:
+def overlapping_tokens(spans: Sequence[tuple[int, int]], start: int, end: int) -> list[int]:
     """Indices of tokens that overlap a span; a token with an empty span belongs to the character before."""
     return [
         index
-        for index, (begin, stop) in enumerate(spans)
-        if (begin < last and stop > first if begin < stop else first < begin <= last)
+        for index, (token_start, token_end) in enumerate(spans)
+        if (token_start < end and token_end > start if token_start < token_end else start < token_start <= end)
     ]
 
 
@@ -231,20 +231,20 @@ def continuation_tokens(before: str, words: str, tokenizer: Tokenizer) -> TokenE
     is_apart = all(begin >= boundary for begin, _ in encoding.spans[len(prefix.ids) :])
     if is_apart and np.array_equal(encoding.ids[: len(prefix.ids)], prefix.ids):
         return encoding
-    rest = tokenizer.encode((before + words)[boundary:])
-    spans = prefix.spans + [(begin + boundary, end + boundary) for begin, end in rest.spans]
-    return TokenEncoding(np.concatenate((prefix.ids, rest.ids)), spans, prefix.texts + rest.texts)
+    rest_encoding = tokenizer.encode((before + words)[boundary:])
+    spans = prefix.spans + [(begin + boundary, end + boundary) for begin, end in rest_encoding.spans]
+    return TokenEncoding(np.concatenate((prefix.ids, rest_encoding.ids)), spans, prefix.texts + rest_encoding.texts)
 
 
 def encode_prompt(
-    frame: PromptFrame, wordings: Sequence[str], tokenizer: Tokenizer, *, cut: int = 0, shots: int = 0
+    frame: PromptFrame, wordings: Sequence[str], tokenizer: Tokenizer, *, num_truncated: int = 0, num_shots: int = 0
 ) -> FittedPrompt:
     """The frame tokenized with each wording, without a length limit."""
     if frame.continues:
         encodings = [continuation_tokens(frame.full_text(""), words, tokenizer) for words in wordings]
     else:
         encodings = [tokenizer.encode(frame.full_text(words)) for words in wordings]
-    return FittedPrompt(frame, tuple(wordings), tuple(encodings), cut, shots)
+    return FittedPrompt(frame, tuple(wordings), tuple(encodings), num_truncated, num_shots)
 
 
 def fit_prompt(frame: PromptFrame, wordings: Sequence[str], tokenizer: Tokenizer, limit: int | None) -> FittedPrompt:
@@ -255,13 +255,13 @@ def fit_prompt(frame: PromptFrame, wordings: Sequence[str], tokenizer: Tokenizer
     fitted = encode_prompt(frame, wordings, tokenizer)
     while limit is not None and fitted.tokens > limit:
         words, spans = wordings[fitted.longest], fitted.pieces[fitted.longest].spans
-        shorter = fitted.frame.shorten(spans, words, fitted.tokens - limit)
-        if shorter is None:
-            around = f"what stands around the text{f', with {words!r},' if words else ''}"
-            message = f"{around} leaves it no room: there is room for {max(limit, 0)} tokens in all"
+        shortened = fitted.frame.shorten(spans, words, fitted.tokens - limit)
+        if shortened is None:
+            subject = f"what stands around the text{f', with {words!r},' if words else ''}"
+            message = f"{subject} leaves it no room: there is room for {max(limit, 0)} tokens in all"
             hint = "choose a shorter template or cue, shorter words, a smaller --length, or a run that sees more"
             raise InputError(message, hint=hint)
-        fitted = encode_prompt(shorter[0], wordings, tokenizer, cut=fitted.num_truncated + shorter[1])
+        fitted = encode_prompt(shortened[0], wordings, tokenizer, num_truncated=fitted.num_truncated + shortened[1])
     return fitted
 
 
@@ -272,13 +272,15 @@ def fit_with_shots(
     fitted = fit_prompt(frame, wordings, tokenizer, limit)
     if fitted.num_truncated:
         return fitted
-    count = len(shots)
+    max_shots = len(shots)
     if limit is not None:
-        room = limit - fitted.tokens
+        free_tokens = limit - fitted.tokens
         total_tokens = accumulate(len(tokenizer.encode(shot).ids) for shot in shots)
-        count = len(list(takewhile(lambda tokens: tokens <= room, total_tokens)))
-    for num_shown in range(count, 0, -1):  # the whole may have more tokens than its parts
-        longer = encode_prompt(frame.after_shots("".join(shots[:num_shown])), wordings, tokenizer, shots=num_shown)
-        if limit is None or longer.tokens <= limit:
-            return longer
+        max_shots = len(list(takewhile(lambda tokens: tokens <= free_tokens, total_tokens)))
+    for num_shots in range(max_shots, 0, -1):  # the whole may have more tokens than its parts
+        candidate = encode_prompt(
+            frame.after_shots("".join(shots[:num_shots])), wordings, tokenizer, num_shots=num_shots
+        )
+        if limit is None or candidate.tokens <= limit:
+            return candidate
     return fitted

@@ -64,31 +64,40 @@ if TYPE_CHECKING:
 BRANCH_BATCH = 64  # continuations scored together: bounds memory, does not affect results
 
 
-def continuation_log_probs(predictor: CausalLM, prefix: np.ndarray, tails: Sequence[Sequence[int]]) -> np.ndarray:
+def continuation_log_probs(
+    predictor: CausalLM, prefix: np.ndarray, continuations: Sequence[Sequence[int]]
+) -> np.ndarray:
     """(N,) log-probability of each continuation (one token or more) of the row `prefix`."""
-    log_probs, order = np.zeros(len(tails)), sorted(range(len(tails)), key=lambda number: tuple(tails[number]))
-    for first in range(0, len(order), BRANCH_BATCH):
-        _score_tree(predictor, prefix, tails, order[first : first + BRANCH_BATCH], log_probs)
+    log_probs, order = (
+        np.zeros(len(continuations)),
+        sorted(range(len(continuations)), key=lambda number: tuple(continuations[number])),
+    )
+    for start in range(0, len(order), BRANCH_BATCH):
+        _score_tree(predictor, prefix, continuations, order[start : start + BRANCH_BATCH], log_probs)
     return log_probs
 
 
 def _score_tree(
-    predictor: CausalLM, prefix: np.ndarray, tails: Sequence[Sequence[int]], numbered: list[int], log_probs: np.ndarray
+    predictor: CausalLM,
+    prefix: np.ndarray,
+    continuations: Sequence[Sequence[int]],
+    indices: list[int],
+    log_probs: np.ndarray,
 ) -> None:
     """Add the scores level by level, with one row for each shared prefix of the continuations."""
-    state, depth = predictor.start_decoding([prefix], max(len(tails[number]) for number in numbered)), 0
-    rows = [numbered]  # indices of the continuations of each row
+    state, depth = predictor.start_decoding([prefix], max(len(continuations[index]) for index in indices)), 0
+    rows = [indices]  # indices of the continuations of each row
     while rows:
         scores = state.next_logits()
         normalizers, branches = log_normalizers(scores), []
-        for row, numbers in enumerate(rows):
-            by_token: dict[int, list[int]] = {}
-            for number in numbers:
-                by_token.setdefault(tails[number][depth], []).append(number)
-            for token, continuing in by_token.items():
+        for row, row_indices in enumerate(rows):
+            indices_by_token: dict[int, list[int]] = {}
+            for index in row_indices:
+                indices_by_token.setdefault(continuations[index][depth], []).append(index)
+            for token, token_indices in indices_by_token.items():
                 is_possible = scores[row, token] > -np.inf
-                log_probs[continuing] += float(scores[row, token]) - normalizers[row] if is_possible else -np.inf
-                if remaining := [number for number in continuing if len(tails[number]) > depth + 1]:
+                log_probs[token_indices] += float(scores[row, token]) - normalizers[row] if is_possible else -np.inf
+                if remaining := [index for index in token_indices if len(continuations[index]) > depth + 1]:
                     branches.append((row, token, remaining))
         if branches:
             state.select(np.array([row for row, _, _ in branches]))
@@ -115,7 +124,7 @@ class CountedSpan:
     begin: int
     end: int
     bytes: int
-    spelling: float  # nats, of the counted unknown tokens
+    spelling_nats: float  # of the counted unknown tokens
     num_unknown: int  # tokens of the words that are unknown
     log_prob: float = math.nan  # with the spelling; NaN until it is scored
 
@@ -124,13 +133,15 @@ def score_wordings(
     scorer: CausalLM | MaskedLM, tokenizer: Tokenizer, prompts: Sequence[FittedPrompt]
 ) -> list[list[CountedSpan]]:
     """Each wording of each prompt, scored in common batches."""
-    groups = [list(_counted_spans(fit, tokenizer, to_the_end=not scorer.is_pseudo_likelihood)) for fit in prompts]
+    groups = [
+        list(_counted_spans(prompt, tokenizer, counts_to_end=not scorer.is_pseudo_likelihood)) for prompt in prompts
+    ]
     spans = list(chain.from_iterable(groups))
     if is_masked_lm(scorer):
         log_probs = iter(_masked_log_probs(scorer, spans).tolist())
     else:
         log_probs = iter(_causal_log_probs(scorer, tokenizer, spans).tolist())
-    return [[replace(span, log_prob=next(log_probs) - span.spelling) for span in group] for group in groups]
+    return [[replace(span, log_prob=next(log_probs) - span.spelling_nats) for span in group] for group in groups]
 
 
 def is_masked_lm(scorer: CausalLM | MaskedLM) -> TypeIs[MaskedLM]:
@@ -138,24 +149,26 @@ def is_masked_lm(scorer: CausalLM | MaskedLM) -> TypeIs[MaskedLM]:
     return scorer.is_pseudo_likelihood
 
 
-def _counted_spans(fit: FittedPrompt, tokenizer: Tokenizer, *, to_the_end: bool) -> Iterator[CountedSpan]:
-    start, rows = fit.frame.start, [encoding.ids for encoding in fit.pieces]
-    wordings = list(zip(fit.pieces, fit.wordings, strict=True))
+def _counted_spans(prompt: FittedPrompt, tokenizer: Tokenizer, *, counts_to_end: bool) -> Iterator[CountedSpan]:
+    start, rows = prompt.frame.start, [encoding.ids for encoding in prompt.pieces]
+    wordings = list(zip(prompt.pieces, prompt.wordings, strict=True))
     word_ranges = [_word_tokens(encoding, start, words) for encoding, words in wordings]
     # Words may change the tokenization around them: then tokens that differ count too.
-    before = min(_common_prefix_length(rows), *(word_range.start for word_range in word_ranges))
+    num_before = min(_common_prefix_length(rows), *(word_range.start for word_range in word_ranges))
     num_after = min(
         _common_prefix_length([row[::-1] for row in rows]),
         *(len(row) - word_range.stop for row, word_range in zip(rows, word_ranges, strict=True)),
     )
     for (encoding, words), word_range in zip(wordings, word_ranges, strict=True):
-        text, end = fit.frame.full_text(words), len(encoding.ids) - (0 if to_the_end else num_after)
+        text, end = prompt.frame.full_text(words), len(encoding.ids) - (0 if counts_to_end else num_after)
         unknown_bytes = unknown_token_bytes(text, encoding, tokenizer.unk_id)
         is_unknown = encoding.ids == (-1 if tokenizer.unk_id is None else tokenizer.unk_id)
-        spelling_bits = oov_spelling_bits(int(is_unknown[before:end].sum()), int(unknown_bytes[before:end].sum()))
-        num_bytes = utf8_size(text[start:].lstrip() if to_the_end else words.lstrip())
+        spelling_bits = oov_spelling_bits(
+            int(is_unknown[num_before:end].sum()), int(unknown_bytes[num_before:end].sum())
+        )
+        num_bytes = utf8_size(text[start:].lstrip() if counts_to_end else words.lstrip())
         num_unknown = int(is_unknown[word_range.start : word_range.stop].sum())
-        yield CountedSpan(encoding.ids, before, end, num_bytes, spelling_bits * math.log(2), num_unknown)
+        yield CountedSpan(encoding.ids, num_before, end, num_bytes, spelling_bits * math.log(2), num_unknown)
 
 
 def _word_tokens(encoding: TokenEncoding, start: int, words: str) -> range:
@@ -173,35 +186,37 @@ def _common_prefix_length(rows: Sequence[np.ndarray]) -> int:
 
 def _causal_log_probs(predictor: CausalLM, tokenizer: Tokenizer, spans: Sequence[CountedSpan]) -> np.ndarray:
     """Score a few wordings as whole texts, many along their prefix tree."""
-    end, log_probs = eos_id(tokenizer), np.empty(len(spans))
-    by_prefix: dict[bytes, list[int]] = {}
-    for number, span in enumerate(spans):
-        by_prefix.setdefault(span.ids[: span.begin].tobytes(), []).append(number)
-    scored_whole: list[int] = []
-    for numbers in by_prefix.values():
-        first = spans[numbers[0]]
-        if (len(numbers) - len(numbers) // BRANCH_BATCH - 1) * first.begin < MIN_SHARED_TOKENS:
-            scored_whole += numbers
+    eos, log_probs = eos_id(tokenizer), np.empty(len(spans))
+    indices_by_prefix: dict[bytes, list[int]] = {}
+    for index, span in enumerate(spans):
+        indices_by_prefix.setdefault(span.ids[: span.begin].tobytes(), []).append(index)
+    whole_text_indices: list[int] = []
+    for indices in indices_by_prefix.values():
+        first_span = spans[indices[0]]
+        if (len(indices) - len(indices) // BRANCH_BATCH - 1) * first_span.begin < MIN_SHARED_TOKENS:
+            whole_text_indices += indices
             continue
-        tails = [spans[number].ids[first.begin :].tolist() for number in numbers]
-        prefix = make_row(first.ids[: first.begin], end, ends=False)
-        log_probs[numbers] = continuation_log_probs(predictor, prefix, tails)
-    rows = [make_row(spans[number].ids, end, ends=False) for number in scored_whole]
-    row_scores = (scores for group in token_batches(rows, len) for scores in row_log_probs(predictor, group))
-    for number, scores in zip(scored_whole, row_scores, strict=True):
-        log_probs[number] = scores[spans[number].begin : spans[number].end].sum()
+        continuations = [spans[index].ids[first_span.begin :].tolist() for index in indices]
+        prefix = make_row(first_span.ids[: first_span.begin], eos, ends=False)
+        log_probs[indices] = continuation_log_probs(predictor, prefix, continuations)
+    rows = [make_row(spans[index].ids, eos, ends=False) for index in whole_text_indices]
+    row_scores = (scores for batch in token_batches(rows, len) for scores in row_log_probs(predictor, batch))
+    for index, scores in zip(whole_text_indices, row_scores, strict=True):
+        log_probs[index] = scores[spans[index].begin : spans[index].end].sum()
     return log_probs
 
 
 def _masked_log_probs(masked_lm: MaskedLM, spans: Sequence[CountedSpan]) -> np.ndarray:
     """Score a copy for each token, masked from it to the last token of the words."""
-    positions = [(number, position) for number, span in enumerate(spans) for position in range(span.begin, span.end)]
+    positions = [
+        (span_index, position) for span_index, span in enumerate(spans) for position in range(span.begin, span.end)
+    ]
     positions.sort(key=lambda position: len(spans[position[0]].ids))  # group similar lengths
     log_probs = np.zeros(len(spans))
-    for group in token_batches(positions, lambda position: len(spans[position[0]].ids) + 2, MASKED_BATCH_TOKENS):
+    for batch in token_batches(positions, lambda position: len(spans[position[0]].ids) + 2, MASKED_BATCH_TOKENS):
         rows, targets = [], []
-        for number, position in group:
-            span = spans[number]
+        for span_index, position in batch:
+            span = spans[span_index]
             row = np.concatenate(([masked_lm.start], span.ids, [masked_lm.end])).astype(np.int64)
             row[position + 1 : span.end + 1] = masked_lm.mask
             target = np.full(len(row), -1, np.int64)
@@ -210,7 +225,7 @@ def _masked_log_probs(masked_lm: MaskedLM, spans: Sequence[CountedSpan]) -> np.n
             targets.append(target)
         inputs = {"tokens": np.concatenate(rows), "lengths": np.array([len(row) for row in rows])}
         outputs = reject_nan(masked_lm.evaluate_batch(inputs, {"token": np.concatenate(targets)})["token"])
-        np.add.at(log_probs, [number for number, _ in group], outputs)
+        np.add.at(log_probs, [span_index for span_index, _ in batch], outputs)
     return log_probs
 
 
@@ -232,7 +247,7 @@ class OptionScore:
     verbalizer: str  # the likeliest wording
     prompt: str  # the text with that wording in place
     probability: float  # the share of exp(score) among all answers
-    score: float  # what is compared: `log_prob` less `neutral_log_probability`, each per token or byte if so asked
+    score: float  # for comparison: `log_prob` less `neutral_log_probability`, each per token or byte on request
     log_prob: float  # of the answer's words and what follows them, of all its wordings together
     neutral_log_probability: float | None  # the same without the text; None: not calibrated
     tokens: int  # counted tokens of the prompt
@@ -280,8 +295,8 @@ class PromptAnswer:
     @property
     def is_tied(self) -> bool:
         """Whether all answers are equally probable."""
-        shares = [answer.probability for answer in self.answers]
-        return self.best is not None and max(shares) - min(shares) < TIE_TOLERANCE
+        probabilities = [answer.probability for answer in self.answers]
+        return self.best is not None and max(probabilities) - min(probabilities) < TIE_TOLERANCE
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
@@ -325,31 +340,31 @@ def score_options(
 
     Labels stand in a template with {text} and {label}, behind as many examples (text, label) as have room. Several
     words may stand for one label: it is as likely as all of them together. Choices continue the text, or fill its
-    blank (____). `neutral` is what stands for the text when calibrating: nothing, or what you say.
+    blank (____). `neutral` replaces the text in calibration; by default it is empty.
 
-    A text too long for the run's context loses what lies farthest from the answer; `cut` says how many tokens.
+    A text too long for the run's context loses its tokens farthest from the answer, which `num_truncated` counts.
     """
     if (labels is None) == (choices is None):
         message = f"{'neither labels nor' if labels is None else 'both labels and'} choices to choose from"
         raise InputError(message, hint='give --labels "good,bad", or --choices "this one" "that one"')
     require_choice("per", per, get_args(ScoreUnit))
-    calibrates = labels is not None if calibrate is None else calibrate
-    if neutral is not None and not calibrates:
+    is_calibrated = labels is not None if calibrate is None else calibrate
+    if neutral is not None and not is_calibrated:
         raise InputError("a neutral text changes nothing without calibration", hint="add --calibrate, or leave it out")
-    neutral_text = replace_surrogates(neutral or "") if calibrates else None
+    neutral_text = replace_surrogates(neutral or "") if is_calibrated else None
     if labels is not None:
         options = parse_labels(labels)
-        framer, shot_texts = _label_framer(options, template, shots)
+        frame_fn, shot_texts = _label_framer(options, template, shots)
     elif template is not None or shots:
         raise InputError("choices take no template and no examples", hint="write the text out, or give --labels")
     else:
         choice_options = [AnswerOption(name, (name,)) for name in choices or ()]
         options = validate_options(choice_options, "choice", "an argument for each")
-        framer, shot_texts = _choice_framer(scorer, tokenizer, options), []
-    prompt_scorer = _PromptScorer(scorer, tokenizer, options, framer, shot_texts, neutral_text, per)
+        frame_fn, shot_texts = _choice_framer(scorer, tokenizer, options), []
+    prompt_scorer = _PromptScorer(scorer, tokenizer, options, frame_fn, shot_texts, neutral_text, per)
     clean_texts, answers = _clean_texts(texts), []
-    for first in range(0, len(clean_texts), BATCH_TEXTS):
-        answers += prompt_scorer.answer_texts(clean_texts[first : first + BATCH_TEXTS], first + 1)
+    for start in range(0, len(clean_texts), BATCH_TEXTS):
+        answers += prompt_scorer.answer_texts(clean_texts[start : start + BATCH_TEXTS], start + 1)
     return answers
 
 
@@ -357,13 +372,13 @@ def _label_framer(options: Sequence[AnswerOption], template: str | None, shots: 
     """A function that puts a text into the template, by default in the language of the labels, and the examples."""
     wordings = tuple(replace_surrogates(word) for option in options for word in option.wordings)
     default_template = CHINESE_TEMPLATE if is_chinese(*wordings) else ENGLISH_TEMPLATE
-    parsed = PromptTemplate.parse(default_template if template is None else template)
+    parsed_template = PromptTemplate.parse(default_template if template is None else template)
     verbalizers = {option.name: option.wordings[0] for option in options}
-    for number, (text, label) in enumerate(shots, 1):
+    for index, (text, label) in enumerate(shots, 1):
         if label not in verbalizers:
-            message = f"example {number} ({text[:40]!r}) has {label!r}, which is none of the labels"
+            message = f"example {index} ({text[:40]!r}) has {label!r}, which is none of the labels"
             raise InputError(message, hint=f"there are: {', '.join(verbalizers)}")
-    return lambda text: (parsed.frame(text), wordings), parsed.render_shots(shots, verbalizers)
+    return lambda text: (parsed_template.frame(text), wordings), parsed_template.render_shots(shots, verbalizers)
 
 
 def _choice_framer(scorer: CausalLM | MaskedLM, tokenizer: Tokenizer, options: Sequence[AnswerOption]) -> Framer:
@@ -383,10 +398,10 @@ def _choice_framer(scorer: CausalLM | MaskedLM, tokenizer: Tokenizer, options: S
 
 def _is_apart(text: str, words: str) -> bool:
     """Whether a space belongs between text and words."""
-    before, after = text[-1:], words[0]
-    if before.isspace() or after.isspace() or after in CLOSING_PUNCTUATION:
+    last_character, first_character = text[-1:], words[0]
+    if last_character.isspace() or first_character.isspace() or first_character in CLOSING_PUNCTUATION:
         return False
-    return max(before, after) < FIRST_WIDE_CHARACTER
+    return max(last_character, first_character) < FIRST_WIDE_CHARACTER
 
 
 @dataclass
@@ -398,7 +413,7 @@ class _PromptScorer:
     options: tuple[AnswerOption, ...]
     framer: Framer
     shots: Sequence[str]
-    neutral_text: str | None  # what stands for the text when calibrating
+    neutral_text: str | None  # replaces the text in calibration
     per: ScoreUnit
     neutral_cache: dict[tuple[tuple[str, ...], int], list[CountedSpan]] = field(default_factory=dict)
 
@@ -408,22 +423,22 @@ class _PromptScorer:
         return self.scorer.max_text_tokens if is_masked_lm(self.scorer) else self.scorer.max_length
 
     @property
-    def _firsts(self) -> list[int]:
+    def _first_wordings(self) -> list[int]:
         """Index of each option's first wording among all wordings."""
         return [0, *accumulate(len(option.wordings) for option in self.options[:-1])]
 
-    def answer_texts(self, texts: Sequence[str], first: int) -> list[PromptAnswer]:
-        """Answers to a batch of texts; `first` is the number of its first text, for errors."""
-        prompts = _fit_prompts(texts, self.framer, self.shots, self.tokenizer, self.limit, first)
-        neutral: dict[tuple[tuple[str, ...], int], FittedPrompt] = {}
+    def answer_texts(self, texts: Sequence[str], first_number: int) -> list[PromptAnswer]:
+        """Answers to a batch of texts; `first_number` is that of its first text, for errors."""
+        prompts = _fit_prompts(texts, self.framer, self.shots, self.tokenizer, self.limit, first_number)
+        neutral_prompts: dict[tuple[tuple[str, ...], int], FittedPrompt] = {}
         if self.neutral_text is not None:
             frame, _ = self.framer(self.neutral_text)
             for wordings, num_shots in dict.fromkeys(map(_calibration_key, prompts)):
                 if (wordings, num_shots) not in self.neutral_cache:
                     after_shots = frame.after_shots("".join(self.shots[:num_shots]))
-                    neutral[wordings, num_shots] = fit_prompt(after_shots, wordings, self.tokenizer, self.limit)
-        spans = score_wordings(self.scorer, self.tokenizer, [*prompts, *neutral.values()])
-        self.neutral_cache |= dict(zip(neutral, spans[len(prompts) :], strict=True))
+                    neutral_prompts[wordings, num_shots] = fit_prompt(after_shots, wordings, self.tokenizer, self.limit)
+        spans = score_wordings(self.scorer, self.tokenizer, [*prompts, *neutral_prompts.values()])
+        self.neutral_cache |= dict(zip(neutral_prompts, spans[len(prompts) :], strict=True))
         return [self._to_answer(*columns) for columns in zip(texts, prompts, spans, strict=False)]
 
     def _to_answer(self, text: str, fit: FittedPrompt, spans: Sequence[CountedSpan]) -> PromptAnswer:
@@ -432,22 +447,29 @@ class _PromptScorer:
             neutral_spans = self.neutral_cache[_calibration_key(fit)]
             neutral = self._option_scores(neutral_spans).tolist()
             scores -= self._neutral_divisors(neutral_spans)
-        total = float(np.logaddexp.reduce(scores))
-        shares = np.exp(scores - total) if total > -math.inf else np.zeros(len(scores))
+        log_total = float(np.logaddexp.reduce(scores))
+        probabilities = np.exp(scores - log_total) if log_total > -math.inf else np.zeros(len(scores))
         answers = []
-        for number, (option, first) in enumerate(zip(self.options, self._firsts, strict=True)):
-            best = max(range(len(option.wordings)), key=lambda index: spans[first + index].log_prob)
-            span, prompt = spans[first + best], fit.frame.full_text(fit.wordings[first + best])
-            numbers = (float(shares[number]), float(scores[number]), float(log_probs[number]))
+        for number, (option, first_wording) in enumerate(zip(self.options, self._first_wordings, strict=True)):
+            best_wording = max(range(len(option.wordings)), key=lambda index: spans[first_wording + index].log_prob)
+            span, full_text = (
+                spans[first_wording + best_wording],
+                fit.frame.full_text(fit.wordings[first_wording + best_wording]),
+            )
+            scores_of_option = (float(probabilities[number]), float(scores[number]), float(log_probs[number]))
             counts = (span.end - span.begin, span.bytes, span.num_unknown)
             neutral_log_prob = None if neutral is None else neutral[number]
-            answers.append(OptionScore(option.name, option.wordings[best], prompt, *numbers, neutral_log_prob, *counts))
+            answers.append(
+                OptionScore(
+                    option.name, option.wordings[best_wording], full_text, *scores_of_option, neutral_log_prob, *counts
+                )
+            )
         return PromptAnswer(text, tuple(answers), fit.num_truncated, fit.shots, self.scorer.is_pseudo_likelihood)
 
     def _option_scores(self, spans: Sequence[CountedSpan], per: ScoreUnit = "total") -> np.ndarray:
         """(options,) log-sum over the wordings of each option."""
         counts = [{"total": 1, "token": span.end - span.begin, "byte": span.bytes}[per] for span in spans]
-        return np.logaddexp.reduceat([span.log_prob for span in spans] / np.array(counts), self._firsts)
+        return np.logaddexp.reduceat([span.log_prob for span in spans] / np.array(counts), self._first_wordings)
 
     def _neutral_divisors(self, neutral_spans: Sequence[CountedSpan]) -> np.ndarray:
         divisors = self._option_scores(neutral_spans, self.per)
@@ -458,9 +480,9 @@ class _PromptScorer:
         return divisors
 
 
-def _calibration_key(fit: FittedPrompt) -> tuple[tuple[str, ...], int]:
+def _calibration_key(prompt: FittedPrompt) -> tuple[tuple[str, ...], int]:
     """What the calibration of a prompt depends on."""
-    return fit.wordings, fit.shots
+    return prompt.wordings, prompt.shots
 
 
 # --- Generated answers: summaries and replies ---
@@ -516,14 +538,14 @@ def summarize(
         raise InputError("the cue is empty", hint=f"write one, such as {ENGLISH_CUE!r}, or leave it out")
 
     def frame_text(text: str) -> FramedOptions:
-        lead = replace_surrogates(cue or (CHINESE_CUE if is_chinese(text) else ENGLISH_CUE)).strip()
-        return PromptFrame(left=text.rstrip(), lead=f"\n{lead}"), ("",)
+        cue_text = replace_surrogates(cue or (CHINESE_CUE if is_chinese(text) else ENGLISH_CUE)).strip()
+        return PromptFrame(left=text.rstrip(), lead=f"\n{cue_text}"), ("",)
 
-    def first_sentences(written: str) -> str:
-        return "".join(split_sentences(written)[:sentences]).strip()
+    def first_sentences(generated: str) -> str:
+        return "".join(split_sentences(generated)[:sentences]).strip()
 
-    how: GenerationOptions = {"length": length, "temperature": 1.0, "top_k": top_k, "top_p": 1.0, "seed": seed}
-    return _continue_prompts(predictor, tokenizer, texts, frame_text, first_sentences, (), how)
+    options: GenerationOptions = {"length": length, "temperature": 1.0, "top_k": top_k, "top_p": 1.0, "seed": seed}
+    return _continue_prompts(predictor, tokenizer, texts, frame_text, first_sentences, (), options)
 
 
 def generate_replies(
@@ -545,55 +567,62 @@ def generate_replies(
     if not shots:
         hint = "give some (--shots FILE: text TAB answer), or --labels or --choices to choose from"
         raise InputError("without examples a run does not know that it is asked", hint=hint)
-    chinese = is_chinese(*(part for shot in shots for part in shot))
-    default_template = CHINESE_QA_TEMPLATE if chinese else ENGLISH_QA_TEMPLATE
-    parsed = PromptTemplate.parse(default_template if template is None else template)
-    if parsed.label_first or parsed.after.strip():
+    uses_chinese = is_chinese(*(part for shot in shots for part in shot))
+    default_template = CHINESE_QA_TEMPLATE if uses_chinese else ENGLISH_QA_TEMPLATE
+    parsed_template = PromptTemplate.parse(default_template if template is None else template)
+    if parsed_template.label_first or parsed_template.after.strip():
         hint = f"write it there, as in {ENGLISH_QA_TEMPLATE!r}"
         raise InputError("{label} is not at the end of the template", hint=hint)
 
     def frame_text(text: str) -> FramedOptions:  # a space between belongs to what follows it
-        return PromptFrame(head=parsed.before, left=text, lead=parsed.between.rstrip()), ("",)
+        return PromptFrame(head=parsed_template.before, left=text, lead=parsed_template.between.rstrip()), ("",)
 
-    stops = ["\n", *filter(None, [parsed.before.strip()])]
-    how: GenerationOptions = {"length": length, "temperature": 0.0, "stop": stops}
-    return _continue_prompts(predictor, tokenizer, texts, frame_text, str, parsed.render_shots(shots), how)
+    stop_strings = ["\n", *filter(None, [parsed_template.before.strip()])]
+    options: GenerationOptions = {"length": length, "temperature": 0.0, "stop": stop_strings}
+    return _continue_prompts(predictor, tokenizer, texts, frame_text, str, parsed_template.render_shots(shots), options)
 
 
 def _continue_prompts(
     predictor: CausalLM,
     tokenizer: Tokenizer,
     texts: str | Sequence[str],
-    framer: Framer,
+    frame_fn: Framer,
     extract_answer: Callable[[str], str],
     shots: Sequence[str],
-    how: GenerationOptions,
+    options: GenerationOptions,
 ) -> list[PromptReply]:
     """Generate after the frame of each text, shortened so that all new tokens have room."""
-    limit = None if predictor.max_length is None else predictor.max_length - how.get("length", 0)
+    limit = None if predictor.max_length is None else predictor.max_length - options.get("length", 0)
     texts = _clean_texts(texts)
-    fitted = _fit_prompts(texts, framer, shots, tokenizer, limit)
-    prompts = [fit.frame.full_text("") for fit in fitted]
+    fitted = _fit_prompts(texts, frame_fn, shots, tokenizer, limit)
+    prompts = [prompt.frame.full_text("") for prompt in fitted]
     replies = []
-    for text, fit, generated in zip(texts, fitted, sample_texts(predictor, tokenizer, prompts, **how), strict=True):
-        answer, counts = extract_answer(generated.text.strip()), (fit.num_truncated, fit.shots)
+    for text, prompt, generated in zip(
+        texts, fitted, sample_texts(predictor, tokenizer, prompts, **options), strict=True
+    ):
+        answer, counts = extract_answer(generated.text.strip()), (prompt.num_truncated, prompt.shots)
         outcome = (generated.text, len(generated.ids), generated.stop_reason, generated.prompt)
         replies.append(PromptReply(text, answer, *outcome, *counts))
     return replies
 
 
 def _fit_prompts(
-    texts: Sequence[str], framer: Framer, shots: Sequence[str], tokenizer: Tokenizer, limit: int | None, first: int = 1
+    texts: Sequence[str],
+    frame_fn: Framer,
+    shots: Sequence[str],
+    tokenizer: Tokenizer,
+    limit: int | None,
+    first_number: int = 1,
 ) -> list[FittedPrompt]:
-    """Each text in its frame after the examples; errors carry the number of the text, from `first`."""
+    """Each text in its frame after the examples; errors carry the number of the text, from `first_number`."""
     fitted = []
-    for number, text in enumerate(texts, first):
+    for index, text in enumerate(texts, first_number):
         try:
             if not text.strip():
                 raise InputError("this text is empty", hint="leave it out, or write some text")
-            fitted.append(fit_with_shots(shots, *framer(text), tokenizer, limit))
+            fitted.append(fit_with_shots(shots, *frame_fn(text), tokenizer, limit))
         except InputError as error:
-            error.line = number
+            error.line = index
             raise
     return fitted
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from forebear.inference.fill import FilledText
     from forebear.inference.generate import AllGenerationOptions
     from forebear.inference.measure import TaskEvaluation, TextEvaluation
-    from forebear.inference.next import NextTokens
+    from forebear.inference.next import TokenPrediction
     from forebear.inference.predictor import CausalLM, Seq2Seq
     from forebear.inference.prompt_templates import Shots
     from forebear.inference.prompting import PromptAnswer, PromptOptions, PromptReply
@@ -98,8 +98,8 @@ class LoadedRun:
     @cached_property
     def network(self) -> Any:
         with _LOADING_LOCK:
-            if (network_loaded := self.__dict__.get("network")) is not None:  # loaded by another thread meanwhile
-                return network_loaded
+            if (loaded_network := self.__dict__.get("network")) is not None:  # loaded by another thread meanwhile
+                return loaded_network
             network, notes = load_run_model(self.folder)
             self.notes += [note for note in notes if note not in self.notes]
             return self.__dict__.setdefault("network", network)
@@ -124,9 +124,9 @@ class LoadedRun:
     def num_parameters(self) -> int:
         return self.network.num_parameters
 
-    def _require_head(self, head: str, complaint: str) -> None:
+    def _require_head(self, head: str, message: str) -> None:
         if head not in self.heads:
-            raise InputError(complaint, file=self.folder.path, hint=self._capabilities_hint())
+            raise InputError(message, file=self.folder.path, hint=self._capabilities_hint())
 
     @cached_property
     def predictor(self) -> CausalLM:
@@ -244,35 +244,35 @@ class WithVectors(LoadedRun):
 
     @overload
     def neighbours(
-        self, texts: str | Sequence[str], *, among: str | os.PathLike[str] | Sequence[str], **how: Any
+        self, texts: str | Sequence[str], *, among: str | os.PathLike[str] | Sequence[str], **options: Any
     ) -> list[SentenceNeighbors]: ...
 
     def neighbours(
-        self, texts: Any, *, among: Any = None, top: int | None = None, approximate: bool = False, **how: Any
+        self, texts: Any, *, among: Any = None, top: int | None = None, approximate: bool = False, **options: Any
     ) -> Any:
         """Find the nearest texts `among` others or the lines of a file (default 5), or the nearest words (default 10).
 
-        `how` takes the options of `embed`, and `vectors`, a file of embeddings of the searched texts.
+        `options` are those of `embed`, and `vectors`, a file of embeddings of the searched texts.
         """
         from forebear.inference.similarity import reject_search_options, sentence_neighbors
 
         if among is None:
-            reject_search_options(how)
+            reject_search_options(options)
             self.require("neighbours")
             return self.lexicon.neighbors(texts, 10 if top is None else top, approximate=approximate)
-        return sentence_neighbors(self, texts, among, top=5 if top is None else top, approximate=approximate, **how)
+        return sentence_neighbors(self, texts, among, top=5 if top is None else top, approximate=approximate, **options)
 
-    def similarity(self, first: str, second: str, **how: Any) -> Similarity:
-        """Cosine similarity of two words or texts; `how` takes the options of `embed`."""
+    def similarity(self, first: str, second: str, **options: Any) -> Similarity:
+        """Cosine similarity of two words or texts; `options` are those of `embed`."""
         from forebear.inference.similarity import text_similarities
 
-        return text_similarities(self, [(first, second)], **how)[0]
+        return text_similarities(self, [(first, second)], **options)[0]
 
-    def odd_one_out(self, texts: Sequence[str], **how: Any) -> OutlierResult:
-        """Find the word or text least similar to the others; `how` takes the options of `embed`."""
+    def odd_one_out(self, texts: Sequence[str], **options: Any) -> OutlierResult:
+        """Find the word or text least similar to the others; `options` are those of `embed`."""
         from forebear.inference.similarity import find_outlier
 
-        return find_outlier(self, texts, **how)
+        return find_outlier(self, texts, **options)
 
     def analogy(self, first: str, second: str, third: str, **options: Unpack[AnalogyOptions]) -> Analogy:
         """Complete the analogy first : second = third : ? with words of the vocabulary.
@@ -337,11 +337,11 @@ class Run(WithVectors):
         self.require("answer")
         return list(predict.predict(self, predict.question_examples(question, passage)))
 
-    def translate(self, texts: str | Sequence[str], **how: Unpack[TranslationOptions]) -> list[TranslatedText]:
+    def translate(self, texts: str | Sequence[str], **options: Unpack[TranslationOptions]) -> list[TranslatedText]:
         """Translate each text; with `best`, several hypotheses."""
         from forebear.inference.translate import translate_texts
 
-        return translate_texts(self.translator, self.folder.tokenizer_pair, texts, **how)
+        return translate_texts(self.translator, self.folder.tokenizer_pair, texts, **options)
 
     def choose(self, text: str, choices: Sequence[str]) -> ChoicePrediction:
         """Choose the option that fits the text best."""
@@ -362,7 +362,7 @@ class Run(WithVectors):
 
     def next(
         self, text: str, *, top: int = 10, ends: bool = False, among: int | None = None, why: bool = False
-    ) -> NextTokens:
+    ) -> TokenPrediction:
         """Predict the next token, or the blank (____) in a text; `why` adds the counts behind n-gram probabilities."""
         from forebear.inference.next import next_tokens
 
@@ -402,11 +402,11 @@ class Run(WithVectors):
 
         return generate_texts(self.predictor, self.vocabulary_tokenizer, prompts, **options)
 
-    def stream(self, prompt: str = "", **how: Unpack[GenerationOptions]) -> Iterator[str]:
+    def stream(self, prompt: str = "", **options: Unpack[GenerationOptions]) -> Iterator[str]:
         """Stream the continuation of one prompt; takes the sampling options of `generate`."""
         from forebear.inference.sampling import stream_text
 
-        return stream_text(self.predictor, self.vocabulary_tokenizer, prompt, **how)
+        return stream_text(self.predictor, self.vocabulary_tokenizer, prompt, **options)
 
     def measure(
         self,
@@ -452,14 +452,14 @@ class Run(WithVectors):
         num_documents, num_bytes = self.learned_from(subset.corpus, evaluation.documents)
         return replace(evaluation, learned_from=num_documents, learned_bytes=num_bytes)
 
-    def learned_from(self, corpus: Corpus, count: int) -> tuple[int | None, int | None]:
+    def learned_from(self, corpus: Corpus, num_documents: int) -> tuple[int | None, int | None]:
         """How many of the first documents it was trained on, and their bytes; None if unknown."""
         data = self.metadata.get("data")
         is_trained = None if data is None else trained_documents(data, self.folder.recipe.held_out, corpus)
         if is_trained is None:
             return None, None
-        trained = Subset(corpus, document_bounds(corpus)[:count][is_trained[:count]])
-        return len(trained), trained.num_bytes
+        trained_subset = Subset(corpus, document_bounds(corpus)[:num_documents][is_trained[:num_documents]])
+        return len(trained_subset), trained_subset.num_bytes
 
     def export(self, to: str | os.PathLike[str], *, format: str | None = None) -> Path:  # noqa: A002 - the command's word
         """Export it in another format: a transformers folder, an ARPA file for KenLM, …"""

@@ -30,12 +30,12 @@ def require_positive(**counts: int) -> None:
 
 def log_normalizers(scores: np.ndarray) -> np.ndarray:
     """(B,) log-normalizers of logits (B, V); -inf where all are impossible."""
-    high = scores.max(axis=1, initial=-np.inf, keepdims=True)
-    if not (high < np.inf).all():
+    max_scores = scores.max(axis=1, initial=-np.inf, keepdims=True)
+    if not (max_scores < np.inf).all():
         raise non_finite_error()
-    shifted = scores - np.where(np.isfinite(high), high, 0)
+    shifted = scores - np.where(np.isfinite(max_scores), max_scores, 0)
     with np.errstate(divide="ignore"):
-        return high[:, 0] + np.log(np.exp(shifted, out=shifted).sum(axis=1, dtype=np.float64))
+        return max_scores[:, 0] + np.log(np.exp(shifted, out=shifted).sum(axis=1, dtype=np.float64))
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,13 @@ class SamplingConfig:
         scores = (scores - scores.max()) / self.temperature  # the best is 0, so that no temperature overflows it
         candidates = np.arange(len(scores))
         top_k = [] if self.top_k is None else [partial(filter_top_k, count=self.top_k)]
-        for narrow in (*top_k, partial(filter_top_p, top_p=self.top_p)):  # each works on the tokens left by the last
-            scores = narrow(scores)
-            possible = np.flatnonzero(scores > -np.inf)
-            candidates, scores = candidates[possible], scores[possible]
+        for filter_scores in (
+            *top_k,
+            partial(filter_top_p, top_p=self.top_p),
+        ):  # each works on the tokens left by the last
+            scores = filter_scores(scores)
+            possible_positions = np.flatnonzero(scores > -np.inf)
+            candidates, scores = candidates[possible_positions], scores[possible_positions]
         cumulative = np.cumsum(np.exp(scores))
         position = int(np.searchsorted(cumulative, random_number * cumulative[-1], side="right"))
         return int(candidates[min(position, len(candidates) - 1)])
@@ -97,20 +100,20 @@ def filter_top_k(scores: np.ndarray, count: int) -> np.ndarray:
 
 
 def filter_top_p(scores: np.ndarray, top_p: float) -> np.ndarray:
-    """Scores (V,) with all but the smallest set of best tokens with probability `share` set to -inf.
+    """Scores (V,) with all but the smallest set of best tokens with probability `top_p` set to -inf.
 
-    Tokens with less than (1 - share) / V each cannot sum to 1 - share, so they are excluded without sorting.
+    Tokens with less than (1 - top_p) / V each cannot sum to 1 - top_p, so they are excluded without sorting.
     """
     if top_p == 1:
         return scores
     weights = np.exp(scores - scores.max())
     weights /= weights.sum()
-    rare = weights < (1 - top_p) / len(weights)
-    ids = np.flatnonzero(~rare)
+    is_rare = weights < (1 - top_p) / len(weights)
+    ids = np.flatnonzero(~is_rare)
     ids = ids[np.argsort(weights[ids], kind="stable")]  # ascending
-    below = weights[rare].sum() + np.cumsum(weights[ids])
-    selected = ids[below > 1 - top_p]
-    if not len(selected):  # rounding at a share near 0: the best token only
+    cumulative_mass = weights[is_rare].sum() + np.cumsum(weights[ids])
+    selected = ids[cumulative_mass > 1 - top_p]
+    if not len(selected):  # rounding at a top_p near 0: the best token only
         selected = ids[-1:]
     result = np.full_like(scores, -np.inf)
     result[selected] = scores[selected]
@@ -126,10 +129,10 @@ class AllowedTokens:
     eos_id: int
 
     @classmethod
-    def for_tokenizer(cls, tokenizer: Tokenizer, vocabulary: int) -> AllowedTokens:
+    def for_tokenizer(cls, tokenizer: Tokenizer, vocab_size: int) -> AllowedTokens:
         """Allowed tokens for a tokenizer and a model with this vocabulary size."""
         eos = eos_id(tokenizer)
-        unused_ids = range(tokenizer.vocab_size, vocabulary)  # padding of the vocabulary
+        unused_ids = range(tokenizer.vocab_size, vocab_size)  # padding of the vocabulary
         blocked = [*(tokenizer.special_ids - {eos, tokenizer.unk_id}), *unused_ids]
         return cls(np.array(blocked, np.int64), tokenizer.unk_id, eos)
 
@@ -167,27 +170,27 @@ GENERATION_BATCH = 16  # rows decoded together: bounds memory, does not affect t
 class _GenerationRow:
     """A text being generated; its random numbers depend on seed, sample and prompt only, one per token."""
 
-    number: int
+    index: int
     prompt: str
     sample: int
     ids: np.ndarray
     rng: np.random.Generator
     continuation: TextStream
-    chosen: list[int] = field(default_factory=list)
-    ended: StopReason | None = None
+    generated_ids: list[int] = field(default_factory=list)
+    stop_reason: StopReason | None = None
 
-    def take(self, token: int, eos_id: int, length: int) -> str:
+    def append_token(self, token: int, eos_id: int, length: int) -> str:
         """Append a chosen token, update the stop reason, and return the text that is now certain."""
         if token == eos_id:
-            self.ended = "end"
+            self.stop_reason = "end"
             return self.continuation.finish()
-        self.chosen.append(token)
+        self.generated_ids.append(token)
         piece = self.continuation.append(token)
-        if not self.continuation.stopped and len(self.chosen) == length:
+        if not self.continuation.stopped and len(self.generated_ids) == length:
             piece += self.continuation.finish()
-            self.ended = "length"
+            self.stop_reason = "length"
         if self.continuation.stopped:
-            self.ended = "stop"
+            self.stop_reason = "stop"
         return piece
 
 
@@ -210,22 +213,24 @@ def sample_texts(
     *,
     samples: int = 1,
     batch: int = GENERATION_BATCH,
-    hear: Callable[[int, str], object] | None = None,
+    on_piece: Callable[[int, str], object] | None = None,
     **options: Unpack[GenerationOptions],
 ) -> list[GeneratedText]:
     """Continue each prompt, which may be empty, by up to `length` tokens: all samples of the first, then the next.
 
     A text ends with the end token, before a stop string, or after `length` tokens, and does not depend on other
-    prompts. `hear` is called with the index of a result and each new piece of its text.
+    prompts. `on_piece` is called with the index of a result and each new piece of its text.
     """
     require_positive(batch=batch)
     rows, sampling, length = generation_rows(tokenizer, prompts, samples=samples, **options)
-    for first in range(0, len(rows), batch):
-        for row, piece in _continue_rows(predictor, tokenizer, rows[first : first + batch], sampling, length):
-            if hear is not None:
-                hear(row.number, piece)
+    for start in range(0, len(rows), batch):
+        for row, piece in _continue_rows(predictor, tokenizer, rows[start : start + batch], sampling, length):
+            if on_piece is not None:
+                on_piece(row.index, piece)
     return [
-        GeneratedText(row.prompt, row.sample, row.continuation.text, tuple(row.chosen), row.ended or "length")
+        GeneratedText(
+            row.prompt, row.sample, row.continuation.text, tuple(row.generated_ids), row.stop_reason or "length"
+        )
         for row in rows
     ]
 
@@ -234,8 +239,8 @@ def stream_text(
     predictor: CausalLM, tokenizer: Tokenizer, prompt: str = "", **options: Unpack[GenerationOptions]
 ) -> Iterator[str]:
     """Stream the continuation of one prompt; the pieces join to the result of `sample_texts`."""
-    plan = generation_rows(tokenizer, prompt, **options)
-    return (piece for _, piece in _continue_rows(predictor, tokenizer, *plan))
+    rows_and_options = generation_rows(tokenizer, prompt, **options)
+    return (piece for _, piece in _continue_rows(predictor, tokenizer, *rows_and_options))
 
 
 def stop_strings(stop: str | Sequence[str]) -> tuple[str, ...]:
@@ -285,12 +290,12 @@ def _continue_rows(
     while active:
         chosen_ids: list[int] = []
         for row, scores in zip(active, state.next_logits(), strict=True):
-            previous_ids = [*row.ids.tolist(), *row.chosen] if sampling.repetition_penalty != 1 else ()
+            previous_ids = [*row.ids.tolist(), *row.generated_ids] if sampling.repetition_penalty != 1 else ()
             token = sampling.choose(allowed.mask(scores), previous_ids, row.rng.random())
             chosen_ids.append(token)
-            if piece := row.take(token, end, length):
+            if piece := row.append_token(token, end, length):
                 yield row, piece
-        remaining = [index for index, row in enumerate(active) if row.ended is None]
+        remaining = [index for index, row in enumerate(active) if row.stop_reason is None]
         if remaining and len(remaining) < len(active):
             state.select(np.array(remaining))
         if remaining:

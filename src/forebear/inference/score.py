@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 class ScoredToken:
     """A token of a text, its span in code points, and its log-probability given the tokens before it.
 
-    The end of a text has an empty span after the last character. `spelling` is the spelling cost of an unknown token in
-    bits, 0 for others. `ngram_length` is the length of the longest known n-gram that ends there, for n-gram models.
+    The end of a text has an empty span after the last character. `spelling_bits` is the spelling cost of an unknown
+    token, 0 for others. `ngram_length` is the length of the longest known n-gram that ends there, for n-gram models.
     """
 
     token: str
@@ -45,7 +45,7 @@ class ScoredToken:
     end: int
     original: str
     log_prob: float
-    spelling: float
+    spelling_bits: float
     ngram_length: int | None = None
 
     @property
@@ -55,7 +55,7 @@ class ScoredToken:
     @property
     def bits(self) -> float:
         """Surprisal in bits, with the spelling cost."""
-        return -self.log_prob / math.log(2) + self.spelling
+        return -self.log_prob / math.log(2) + self.spelling_bits
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values; an infinite log-probability is null."""
@@ -96,8 +96,8 @@ class ScoredText:
     @property
     def perplexity_known(self) -> float | None:
         """Perplexity without unknown tokens; None if all are unknown."""
-        known = [token.log_prob for token in self.tokens if not token.spelling]
-        return perplexity(-math.fsum(known), len(known)) if known else None
+        known_log_probs = [token.log_prob for token in self.tokens if not token.spelling_bits]
+        return perplexity(-math.fsum(known_log_probs), len(known_log_probs)) if known_log_probs else None
 
     @property
     def num_bytes(self) -> int:
@@ -115,7 +115,7 @@ class ScoredText:
 
     @property
     def num_unknown(self) -> int:
-        return sum(token.spelling > 0 for token in self.tokens)
+        return sum(token.spelling_bits > 0 for token in self.tokens)
 
     @property
     def num_impossible(self) -> int:
@@ -156,13 +156,13 @@ def score_texts(
         raise InputError(message, hint="leave --ends out, or ask a run that predicts the next token")
     end = eos_id(tokenizer)
     encodings = [tokenizer.encode(text) for text in texts]
-    for number, encoding in enumerate(encodings, 1):
+    for index, encoding in enumerate(encodings, 1):
         if not len(encoding.ids):
-            raise empty_text_error(number)
+            raise empty_text_error(index)
     rows = [make_row(encoding.ids, end, ends=ends) for encoding in encodings]
     scored_rows: list[tuple[np.ndarray, np.ndarray | None]] = []
-    for group in token_batches(rows, len):
-        scores, lengths = row_log_probs_with_lengths(predictor, group)
+    for batch in token_batches(rows, len):
+        scores, lengths = row_log_probs_with_lengths(predictor, batch)
         scored_rows += zip(scores, [None] * len(scores) if lengths is None else lengths, strict=True)
     scored_texts = []
     for text, encoding, (scores, lengths) in zip(texts, encodings, scored_rows, strict=True):
@@ -210,15 +210,15 @@ def text_log_probs(predictor: CausalLM, tokenizer: Tokenizer, texts: Sequence[st
     end, (ids, counts) = eos_id(tokenizer), tokenizer.encode_many(texts)
     if isinstance(predictor, NgramModel):
         lengths = counts.astype(np.int64) + 1 + ends
-        firsts = np.cumsum(lengths) - lengths
+        row_starts = np.cumsum(lengths) - lengths
         tokens, is_text_token = np.full(int(lengths.sum()), end, np.int32), np.ones(int(lengths.sum()), bool)
-        is_text_token[firsts] = False
+        is_text_token[row_starts] = False
         if ends:
-            is_text_token[firsts + lengths - 1] = False
+            is_text_token[row_starts + lengths - 1] = False
         tokens[is_text_token] = ids
         log_probs = predictor.score_flat(tokens, lengths)
-        log_probs[firsts] = 0.0  # the start of a text is given, not predicted
-        return np.add.reduceat(log_probs, firsts) if len(firsts) else log_probs
+        log_probs[row_starts] = 0.0  # the start of a text is given, not predicted
+        return np.add.reduceat(log_probs, row_starts) if len(row_starts) else log_probs
     rows = (make_row(row, end, ends=ends) for row in np.split(ids, np.cumsum(counts)[:-1]))
-    scores = (row_scores for group in token_batches(rows, len) for row_scores in row_log_probs(predictor, group))
+    scores = (row_scores for batch in token_batches(rows, len) for row_scores in row_log_probs(predictor, batch))
     return np.array([float(row_scores.sum()) for row_scores in scores][: len(counts)])

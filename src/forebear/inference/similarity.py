@@ -58,7 +58,10 @@ class SentenceNeighbors:
     nearest: tuple[SentenceNeighbor, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        nearest = [{"text": near.text, "line": near.line, "cosine": round(near.cosine, 6)} for near in self.nearest]
+        nearest = [
+            {"text": neighbor.text, "line": neighbor.line, "cosine": round(neighbor.cosine, 6)}
+            for neighbor in self.nearest
+        ]
         return {"text": self.text, "nearest": nearest}
 
 
@@ -66,11 +69,11 @@ class SentenceIndex:
     """Texts to be searched, with a row of `matrix` for each."""
 
     def __init__(self, texts: Sequence[str], matrix: np.ndarray, vector_file: Path | None = None) -> None:
-        self.texts, self.matrix, self._kept = texts, matrix, vector_file
+        self.texts, self.matrix, self._vector_file = texts, matrix, vector_file
 
     @cached_property
     def index(self) -> HNSWIndex:
-        return HNSWIndex(self.matrix, None if self._kept is None else self._kept.with_suffix(".usearch"))
+        return HNSWIndex(self.matrix, None if self._vector_file is None else self._vector_file.with_suffix(".usearch"))
 
     def search(
         self, texts: Sequence[str], vectors: np.ndarray, top: int, *, approximate: bool = False
@@ -99,8 +102,8 @@ def sentence_neighbors(
 ) -> list[SentenceNeighbors]:
     """The `top` nearest neighbors of each text among other texts or the lines of a file (see `index_sentences`)."""
     queries = [texts] if isinstance(texts, str) else list(texts)
-    searched = read_lines(corpus_texts) if isinstance(corpus_texts, str | os.PathLike) else corpus_texts
-    index = index_sentences(run, searched, vectors=vectors, **options)
+    searched_texts = read_lines(corpus_texts) if isinstance(corpus_texts, str | os.PathLike) else corpus_texts
+    index = index_sentences(run, searched_texts, vectors=vectors, **options)
     return index.search(queries, embed_texts(run, queries, **options).vectors, top, approximate=approximate)
 
 
@@ -158,23 +161,23 @@ def _read_matching_vectors(
     """Load embeddings from a file, checked against the texts by number, width, and three samples."""
     from forebear.data.io.safetensors import read_vectors
 
-    stored = read_vectors(file)
-    if len(stored) != len(texts):
+    vectors = read_vectors(file)
+    if len(vectors) != len(texts):
         hint = "make them of this file: forebear embed RUN --in FILE --out vectors.npy"
-        raise InputError(f"holds {len(stored):,} vectors, and there are {len(texts):,} texts", file=file, hint=hint)
+        raise InputError(f"holds {len(vectors):,} vectors, and there are {len(texts):,} texts", file=file, hint=hint)
     sampled = sorted({0, len(texts) // 2, len(texts) - 1})
     expected = embed_texts(run, [texts[index] for index in sampled], **options).vectors
-    if expected.shape[1] != stored.shape[1]:
+    if expected.shape[1] != vectors.shape[1]:
         hint = "give the run with which they were made"
-        message = f"vectors are {stored.shape[1]} wide, those of this run {expected.shape[1]}"
+        message = f"vectors are {vectors.shape[1]} wide, those of this run {expected.shape[1]}"
         raise InputError(message, file=file, hint=hint)
     for index, vector in zip(sampled, expected, strict=True):
-        is_same = nearest_rows(vector[None], stored[index : index + 1], 1).cosines[0, 0] >= MIN_SAME_COSINE
-        if not is_same and (vector.any() or stored[index].any()):
+        is_same = nearest_rows(vector[None], vectors[index : index + 1], 1).cosines[0, 0] >= MIN_SAME_COSINE
+        if not is_same and (vector.any() or vectors[index].any()):
             message = f"vector {index + 1:,} is not what this run makes of that text"
             hint = "give the run, --layers, --pooling and the file with which they were made, or leave --vectors out"
             raise InputError(message, file=file, hint=hint)
-    return stored
+    return vectors
 
 
 def _cache_key(run: LoadedRun, texts: list[str], options: dict[str, Any]) -> str:
@@ -230,14 +233,16 @@ def text_similarities(run: LoadedRun, pairs: Sequence[tuple[str, str]], **option
     """
     run.require("similarity")
     uses_words = [_uses_word_table(run, pair, options) for pair in pairs]
-    others = [number for number, is_words in enumerate(uses_words) if not is_words]
-    with _with_pair_number(pairs, [number for number in others for _ in pairs[number]]):
-        embedded = iter(_text_units(run, [text for number in others for text in pairs[number]], options))
+    text_pair_indices = [index for index, is_words in enumerate(uses_words) if not is_words]
+    with _with_pair_number(pairs, [index for index in text_pair_indices for _ in pairs[index]]):
+        text_vectors = iter(_text_units(run, [text for index in text_pair_indices for text in pairs[index]], options))
     results = []
-    for number, (pair, is_words) in enumerate(zip(pairs, uses_words, strict=True)):
-        with _with_pair_number(pairs, [number, number]):
-            (first, second), notes = _word_units(run, pair) if is_words else ((next(embedded), next(embedded)), ())
-        results.append(Similarity(pair, float(first @ second), "words" if is_words else "texts", notes))
+    for index, (pair, is_words) in enumerate(zip(pairs, uses_words, strict=True)):
+        with _with_pair_number(pairs, [index, index]):
+            (first_vector, second_vector), notes = (
+                _word_units(run, pair) if is_words else ((next(text_vectors), next(text_vectors)), ())
+            )
+        results.append(Similarity(pair, float(first_vector @ second_vector), "words" if is_words else "texts", notes))
     return results
 
 
@@ -246,11 +251,13 @@ def find_outlier(run: LoadedRun, texts: Sequence[str], **options: Any) -> Outlie
     run.require("odd-one-out")
     if len(texts) < MIN_OUTLIER_TEXTS:
         raise InputError(f"of {len(texts)} texts none is the odd one", hint=f"give at least {MIN_OUTLIER_TEXTS}")
-    by_words = _uses_word_table(run, texts, options)
-    units, notes = _word_units(run, texts) if by_words else (_text_units(run, texts, options), ())
-    means = np.round((units @ units.T).sum(1, where=~np.eye(len(texts), dtype=bool)) / (len(texts) - 1), COSINE_DIGITS)
+    uses_words = _uses_word_table(run, texts, options)
+    unit_vectors, notes = _word_units(run, texts) if uses_words else (_text_units(run, texts, options), ())
+    means = np.round(
+        (unit_vectors @ unit_vectors.T).sum(1, where=~np.eye(len(texts), dtype=bool)) / (len(texts) - 1), COSINE_DIGITS
+    )
     outlier = texts[int(means.argmin())] if means.max() - means.min() > EQUAL_MEAN_TOLERANCE else None
-    return OutlierResult(outlier, tuple(texts), tuple(means.tolist()), "words" if by_words else "texts", notes)
+    return OutlierResult(outlier, tuple(texts), tuple(means.tolist()), "words" if uses_words else "texts", notes)
 
 
 def _uses_word_table(run: LoadedRun, texts: Sequence[str], options: dict[str, Any]) -> bool:
@@ -272,12 +279,12 @@ def _text_units(run: LoadedRun, texts: Sequence[str], options: dict[str, Any]) -
 
 
 @contextmanager
-def _with_pair_number(pairs: Sequence[object], numbers: Sequence[int]) -> Iterator[None]:
-    """Errors carry the number of the pair; `numbers` has for each text that of its pair, from 0."""
+def _with_pair_number(pairs: Sequence[object], pair_indices: Sequence[int]) -> Iterator[None]:
+    """Errors carry the number of the pair; `pair_indices` has for each text that of its pair, from 0."""
     try:
         yield
     except InputError as error:
-        error.line = None if len(pairs) == 1 else numbers[(error.line or 1) - 1] + 1
+        error.line = None if len(pairs) == 1 else pair_indices[(error.line or 1) - 1] + 1
         raise
 
 

@@ -36,8 +36,8 @@ class GeneratedText:
     @property
     def full_text(self) -> str:
         """Prompt and continuation, without a doubled space between them."""
-        doubled = self.prompt[-1:].isspace() and self.text[:1] == " "
-        return self.prompt + self.text[1 if doubled else 0 :]
+        has_double_space = self.prompt[-1:].isspace() and self.text[:1] == " "
+        return self.prompt + self.text[1 if has_double_space else 0 :]
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values; an infinite log-probability is null."""
@@ -64,10 +64,10 @@ def token_bytes(token: str) -> bytes:
         return token.encode()
 
 
-def readable_token(tokenizer: Tokenizer, number: int) -> str:
+def readable_token(tokenizer: Tokenizer, token_id: int) -> str:
     """A token in readable form: byte-level tokens as text, or as hexadecimal bytes if they are not valid UTF-8."""
-    token = tokenizer.id_to_token(number)
-    if tokenizer.kind != "bytepair" or number in tokenizer.special_ids:
+    token = tokenizer.id_to_token(token_id)
+    if tokenizer.kind != "bytepair" or token_id in tokenizer.special_ids:
         return token
     spelled_bytes = token_bytes(token)
     try:
@@ -102,8 +102,8 @@ class TextStream:
     def finish(self) -> str:
         """Return the text that was held back, after the last token."""
         piece = self._release(self._utf8.decode(b"", final=True))
-        rest, self._num_released = self.text[self._num_released :], len(self.text)
-        return piece + rest
+        held_back, self._num_released = self.text[self._num_released :], len(self.text)
+        return piece + held_back
 
     def _release(self, piece: str) -> str:
         if self.stopped:
@@ -115,8 +115,8 @@ class TextStream:
         if certain_length is not None:
             self.stopped, self.text = True, self.text[:certain_length]
         else:
-            held_back = (_partial_stop_length(self.text, stop) for stop in self._stop)
-            certain_length = len(self.text) - max(held_back, default=0)
+            partial_lengths = (_partial_stop_length(self.text, stop) for stop in self._stop)
+            certain_length = len(self.text) - max(partial_lengths, default=0)
         start, self._num_released = self._num_released, max(certain_length, self._num_released)
         return self.text[start : self._num_released]
 

@@ -109,9 +109,9 @@ def translate_texts(
     rows_of_text: list[range] = []
     for text in texts:
         parts = _split_text(tokenizers.source, replace_surrogates(text), translator.max_length - 1, sentences)
-        first = len(rows)
+        first_row = len(rows)
         rows += [np.append(ids, source_eos).astype(np.int64) for ids in parts]
-        rows_of_text.append(range(first, len(rows)))
+        rows_of_text.append(range(first_row, len(rows)))
     blocked_ids = np.array(sorted(tokenizers.target.special_ids - {target_eos}), np.int64)  # the unknown token too
 
     def mask_blocked(scores: np.ndarray) -> np.ndarray:
@@ -119,15 +119,15 @@ def translate_texts(
         masked[:, blocked_ids] = -np.inf
         return masked
 
-    options: dict[str, Any] = {"beams": beams, "best": best, "penalty": penalty, "permitted": mask_blocked}
+    options: dict[str, Any] = {"beams": beams, "best": best, "penalty": penalty, "mask_logits": mask_blocked}
     hypotheses: dict[int, list[Hypothesis]] = {}  # by row
-    for group in _length_groups(list(map(len, rows)), beams, batch_tokens):
-        batch = [rows[index] for index in group]
+    for row_indices in _length_groups(list(map(len, rows)), beams, batch_tokens):
+        batch = [rows[index] for index in row_indices]
         max_lengths = [length or int(MAX_LENGTH_RATIO * len(row)) + EXTRA_LENGTH for row in batch]
         max_lengths = [min(max_length, translator.max_length) for max_length in max_lengths]
         state = translator.begin(batch, target_eos, max(max_lengths))
-        found = beam_search(state, len(batch), end=target_eos, lengths=max_lengths, **options)
-        hypotheses.update(zip(group, found, strict=True))
+        found_hypotheses = beam_search(state, len(batch), end_id=target_eos, lengths=max_lengths, **options)
+        hypotheses.update(zip(row_indices, found_hypotheses, strict=True))
         if progress is not None:
             progress(len(hypotheses), len(rows))
     translated = []
@@ -164,30 +164,30 @@ def _split_text(tokenizer: Tokenizer, text: str, max_tokens: int, sentences: Tra
 
 def _length_groups(lengths: Sequence[int], beams: int, batch_tokens: int) -> Iterator[list[int]]:
     """Indices of rows in batches of similar length, longest first."""
-    group: list[int] = []
+    row_indices: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
-        if group and (len(group) + 1) * beams * lengths[group[0]] > batch_tokens:
-            yield group
-            group = []
-        group.append(index)
-    if group:
-        yield group
+        if row_indices and (len(row_indices) + 1) * beams * lengths[row_indices[0]] > batch_tokens:
+            yield row_indices
+            row_indices = []
+        row_indices.append(index)
+    if row_indices:
+        yield row_indices
 
 
 def _join_parts(
     text: str, parts: Sequence[list[Hypothesis]], target: Tokenizer, num_unknown: int, best: int
 ) -> TranslatedText:
     """Concatenate the translations of the parts of a text."""
-    possible = [hypotheses for hypotheses in parts if hypotheses]
+    non_empty_parts = [hypotheses for hypotheses in parts if hypotheses]
     combined = []
     for rank in range(min(best, max(map(len, parts), default=1))):
-        selected = [hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in possible]
-        pieces = [target.decode(hypothesis.ids).strip() for hypothesis in selected]
+        part_hypotheses = [hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in non_empty_parts]
+        pieces = [target.decode(hypothesis.ids).strip() for hypothesis in part_hypotheses]
         separator = "" if has_han("".join(pieces)) else " "
-        log_prob = sum(hypothesis.log_prob for hypothesis in selected)
-        score = sum(hypothesis.score for hypothesis in selected) / max(1, len(selected))
+        log_prob = sum(hypothesis.log_prob for hypothesis in part_hypotheses)
+        score = sum(hypothesis.score for hypothesis in part_hypotheses) / max(1, len(part_hypotheses))
         combined.append(TranslationHypothesis(separator.join(pieces), log_prob, score))
-    is_finished = all(hypotheses[0].is_finished for hypotheses in possible)
+    is_finished = all(hypotheses[0].is_finished for hypotheses in non_empty_parts)
     return TranslatedText(text, tuple(combined), len(parts), num_unknown, is_finished)
 
 
@@ -262,8 +262,8 @@ def bleu_and_chrf(translations: Sequence[str], references: Sequence[str]) -> tup
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    chinese = sum(map(has_han, references)) > len(references) / 2
-    bleu, chrf = BLEU(tokenize="zh" if chinese else "13a"), CHRF()
+    is_chinese = sum(map(has_han, references)) > len(references) / 2
+    bleu, chrf = BLEU(tokenize="zh" if is_chinese else "13a"), CHRF()
     values = [metric.corpus_score(list(translations), [list(references)]).score for metric in (bleu, chrf)]
     signatures = {"bleu": str(bleu.get_signature()), "chrf": str(chrf.get_signature())}
     return values[0], values[1], signatures
@@ -278,7 +278,9 @@ def _reference_nats(
         ids, counts = tokenizer.encode_many(list(texts))
         sequences = np.split(ids, np.cumsum(counts)[:-1])
         rows.append([np.append(sequence, eos_id(tokenizer)).astype(np.int64) for sequence in sequences])
-    fitting = [pair for pair in zip(*rows, strict=True) if max(map(len, pair)) <= translator.max_length]
+    fitting_pairs = [pair for pair in zip(*rows, strict=True) if max(map(len, pair)) <= translator.max_length]
     start = eos_id(tokenizers.target)
-    log_probs = translator.score([source for source, _ in fitting], [target for _, target in fitting], start)
+    log_probs = translator.score(
+        [source for source, _ in fitting_pairs], [target for _, target in fitting_pairs], start
+    )
     return -sum(float(sequence.sum(dtype=np.float64)) for sequence in log_probs), sum(map(len, log_probs))

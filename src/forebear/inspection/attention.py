@@ -61,8 +61,8 @@ class AttentionMap:
     @property
     def visible_mask(self) -> np.ndarray:
         """(n, m) True where attention is allowed."""
-        everywhere = np.ones(self.weights.shape[2:], bool)
-        return np.tril(everywhere) if self.kind == "masked" else everywhere
+        all_pairs = np.ones(self.weights.shape[2:], bool)
+        return np.tril(all_pairs) if self.kind == "masked" else all_pairs
 
     def to_dict(self) -> dict[str, Any]:
         data: dict[str, Any] = {"name": self.name, "kind": self.kind, "layers": self.layers, "heads": self.heads}
@@ -95,7 +95,7 @@ def compute_attention_maps(run: Run, texts: Sequence[str], *, bare: bool = False
     from forebear.nn.transformer import Transformer
 
     assert isinstance(encoder, Transformer)
-    tokens, segments = _row(run, texts, bare)
+    tokens, segments = _encode_texts(run, texts, bare)
     has_segments = encoder.embedding.segment is not None
     run.model.eval()
     with inference_mode():
@@ -104,18 +104,18 @@ def compute_attention_maps(run: Run, texts: Sequence[str], *, bare: bool = False
         weights = np.stack([layer.float().cpu().numpy() for (layer,) in layer_maps])
     if not np.isfinite(weights).all():
         raise non_finite_error()
-    names = token_labels(run.tokenizer, tokens.tolist())
-    borders = tuple((np.flatnonzero(np.diff(segments)) + 1).tolist())
+    labels = token_labels(run.tokenizer, tokens.tolist())
+    text_starts = tuple((np.flatnonzero(np.diff(segments)) + 1).tolist())
     kind: Kind = "masked" if encoder.sees == "past" else "self"
-    return [AttentionMap(weights, names, names, kind, ATTENTION_NAMES[kind], borders)]
+    return [AttentionMap(weights, labels, labels, kind, ATTENTION_NAMES[kind], text_starts)]
 
 
-def _row(run: Run, texts: Sequence[str], bare: bool) -> tuple[np.ndarray, np.ndarray]:
+def _encode_texts(run: Run, texts: Sequence[str], bare: bool) -> tuple[np.ndarray, np.ndarray]:
     """Token ids, and for each the index of its text."""
     if not 1 <= len(texts) <= 2:
         raise InputError(f"{len(texts)} texts came", hint="give one text, or two that stand in one row")
     input_format = run.folder.spec.input_format(run.tokenizer)
-    token_rows = [_ids(run, text) for text in texts]
+    token_rows = [_encode_text(run, text) for text in texts]
     if not all(map(len, token_rows)):
         raise InputError("a text has no tokens", hint="write some text")
     if bare:
@@ -124,18 +124,18 @@ def _row(run: Run, texts: Sequence[str], bare: bool) -> tuple[np.ndarray, np.nda
         input_format = replace(input_format, before=(), between=(), after=())
     elif run.task is None and "next" in run.heads and len(texts) == 1:
         input_format = replace(input_format, after=())  # as `next` and `score` encode it: the text may continue
-    tokens, segments = input_format.make_row(*token_rows)
-    _require_room(tokens, input_format.max_length)
-    return tokens, segments
+    token_ids, segments = input_format.make_row(*token_rows)
+    _require_fitting_length(token_ids, input_format.max_length)
+    return token_ids, segments
 
 
-def _require_room(ids: np.ndarray, max_length: int | None) -> None:
-    if max_length is not None and len(ids) > max_length:
-        message = f"{len(ids):,} tokens do not fit into the context of {max_length:,}"
+def _require_fitting_length(token_ids: np.ndarray, max_length: int | None) -> None:
+    if max_length is not None and len(token_ids) > max_length:
+        message = f"{len(token_ids):,} tokens do not fit into the context of {max_length:,}"
         raise InputError(message, hint="give a shorter text")
 
 
-def _ids(run: Run, text: str) -> np.ndarray:
+def _encode_text(run: Run, text: str) -> np.ndarray:
     """Token ids of a text; for masked language models, ____ and the mask token become masks."""
     if "token" not in run.heads:
         return run.tokenizer.encode(replace_surrogates(text)).ids
@@ -145,7 +145,7 @@ def _ids(run: Run, text: str) -> np.ndarray:
 
 
 HeadChoice = int | Literal["mean"]
-LONG = 60  # tokens; larger squares are not legible
+MAX_LEGIBLE_TOKENS = 60  # tokens; larger squares are not legible
 MAX_EDGES = 40  # limit for long texts
 
 
@@ -192,7 +192,7 @@ class AttentionView:
 
     @property
     def is_long(self) -> bool:
-        return max(self.attention_map.weights.shape[2:]) > LONG
+        return max(self.attention_map.weights.shape[2:]) > MAX_LEGIBLE_TOKENS
 
     @property
     def num_layers(self) -> int:
@@ -248,13 +248,17 @@ class AttentionView:
         return sorted(selected, key=lambda edge: -edge.weight)[:top]
 
     def _strongest(self, panel: AttentionPanel, count: int) -> list[AttentionEdge]:
-        skipped = int(self.attention_map.kind == "masked")
-        flat = np.ascontiguousarray(panel.weights[skipped:]).ravel()  # masked weights are 0
+        num_skipped_rows = int(self.attention_map.kind == "masked")
+        flat = np.ascontiguousarray(panel.weights[num_skipped_rows:]).ravel()  # masked weights are 0
         indices = np.argpartition(-flat, count - 1)[:count] if count < len(flat) else np.arange(len(flat))
         indices = indices[np.lexsort((indices, -flat[indices]))]
-        cells = (divmod(int(at), panel.weights.shape[1]) for at in indices)
+        cells = (divmod(int(index), panel.weights.shape[1]) for index in indices)
         entries = zip(cells, flat[indices].tolist(), strict=True)
-        return [AttentionEdge(panel, row + skipped, column, weight) for (row, column), weight in entries if weight > 0]
+        return [
+            AttentionEdge(panel, row + num_skipped_rows, column, weight)
+            for (row, column), weight in entries
+            if weight > 0
+        ]
 
     def to_dict(self, top: int | None) -> dict[str, Any]:
         """As JSON: all weights, or the `top` strongest edges."""
@@ -282,17 +286,21 @@ def attention_view(
     if rollout:
         if head is not None:
             raise InputError("a roll-out is made of all heads", hint="leave --head away")
-        last_layer = layer or num_layers
-        panel = AttentionPanel(last_layer, "roll-out", attention_rollout(attention_map, last_layer))
+        rollout_layer = layer or num_layers
+        panel = AttentionPanel(rollout_layer, "roll-out", attention_rollout(attention_map, rollout_layer))
         return AttentionView(attention_map, (panel,), 1)
     layers = range(1, num_layers + 1) if layer is None else [layer]
     heads: list[HeadChoice] = ["mean"] if head == "mean" else list(range(1, num_heads + 1))
     if isinstance(head, int):
         heads = [resolve_number(head, num_heads, "head", "heads are")]
     panels = []
-    for number, choice in product(layers, heads):
-        weights = attention_map.weights[number - 1]
-        panels.append(AttentionPanel(number, choice, weights.mean(0) if choice == "mean" else weights[choice - 1]))
+    for layer_number, head_choice in product(layers, heads):
+        weights = attention_map.weights[layer_number - 1]
+        panels.append(
+            AttentionPanel(
+                layer_number, head_choice, weights.mean(0) if head_choice == "mean" else weights[head_choice - 1]
+            )
+        )
     across = len(heads) if len(layers) > 1 and len(heads) > 1 else round(len(panels) ** 0.5 + 0.4)
     return AttentionView(attention_map, tuple(panels), across)
 
@@ -310,16 +318,16 @@ def attention_rollouts(attention_map: AttentionMap) -> Iterator[np.ndarray]:
     """
     if attention_map.kind == "cross":
         raise InputError("attention to a source is not rolled out", hint="roll out self-attention")
-    total = identity = np.eye(len(attention_map.rows))
+    rollout = identity = np.eye(len(attention_map.rows))
     for weights in attention_map.weights:
-        step = 0.5 * weights.mean(0, dtype=np.float64) + 0.5 * identity
-        total = step / step.sum(1, keepdims=True) @ total
-        yield total
+        layer_matrix = 0.5 * weights.mean(0, dtype=np.float64) + 0.5 * identity
+        rollout = layer_matrix / layer_matrix.sum(1, keepdims=True) @ rollout
+        yield rollout
 
 
 # --- Encoder–decoder models ---
 
-ATTENTION_KINDS = ("cross", "source", "target")  # in this order
+SEQ2SEQ_MAP_ORDER = ("cross", "source", "target")  # in this order
 
 
 def seq2seq_attention_maps(run: Run, texts: Sequence[str], *, bare: bool = False) -> list[AttentionMap]:
@@ -340,30 +348,38 @@ def seq2seq_attention_maps(run: Run, texts: Sequence[str], *, bare: bool = False
         message = "has no attention: a source is read into one vector, and never looked at again"
         raise InputError(message, file=run.folder.path, hint="look at a run of seq2seq_attention or transformer")
     translation = texts[1] if len(texts) == 2 else run.translate(texts[0])[0].text
-    source, target = (
+    source_row, target_row = (
         np.append(tokenizer.encode(replace_surrogates(text)).ids, tokenizer.special_roles["end"]).astype(np.int64)
         for tokenizer, text in ((tokenizers.source, texts[0]), (tokenizers.target, translation))
     )
-    for ids in (source, target):
+    for ids in (source_row, target_row):
         if len(ids) == 1:
             raise InputError("a text has no tokens", hint="write some text")
-        _require_room(ids, encoder.max_length)
-    decoder_inputs = np.concatenate((target[-1:], target[:-1]))
+        _require_fitting_length(ids, encoder.max_length)
+    decoder_inputs = np.concatenate((target_row[-1:], target_row[:-1]))
     run.model.eval()
     with inference_mode():
-        target_ids, source_ids = (torch.from_numpy(ids).to(run.model.device) for ids in (decoder_inputs, source))
-        attention = encoder.attention_maps(target_ids, [len(decoder_inputs)], source_ids, [len(source)])
+        target_ids, source_ids = (torch.from_numpy(ids).to(run.model.device) for ids in (decoder_inputs, source_row))
+        attention = encoder.attention_maps(target_ids, [len(decoder_inputs)], source_ids, [len(source_row)])
     weights = {name: np.stack([layer[0].float().cpu().numpy() for layer in maps]) for name, maps in attention.items()}
 
     def labels(tokenizer: Tokenizer, ids: np.ndarray) -> tuple[str, ...]:
         return token_labels(tokenizer, ids.tolist(), tokenizer.special_roles["end"])
 
-    sources, written = labels(tokenizers.source, source), labels(tokenizers.target, target)
-    maps = [AttentionMap(weights["cross"], written, sources, "cross", ATTENTION_NAMES["cross"])]
+    source_labels, target_labels = labels(tokenizers.source, source_row), labels(tokenizers.target, target_row)
+    maps = [AttentionMap(weights["cross"], target_labels, source_labels, "cross", ATTENTION_NAMES["cross"])]
     if "read" in weights:
-        seen = labels(tokenizers.target, decoder_inputs)
+        input_labels = labels(tokenizers.target, decoder_inputs)
         maps += [
-            AttentionMap(weights["read"], sources, sources, "self", f"{ATTENTION_NAMES['self']} of the source"),
-            AttentionMap(weights["written"], seen, seen, "masked", f"{ATTENTION_NAMES['masked']} of the translation"),
+            AttentionMap(
+                weights["read"], source_labels, source_labels, "self", f"{ATTENTION_NAMES['self']} of the source"
+            ),
+            AttentionMap(
+                weights["written"],
+                input_labels,
+                input_labels,
+                "masked",
+                f"{ATTENTION_NAMES['masked']} of the translation",
+            ),
         ]
     return maps

@@ -99,20 +99,20 @@ class Attribution:
         quantity = quantity if self.probability is not None else "the number"
         if self.baseline is None:
             return f"Gradient × input at {quantity} {self.score:+.4g}: a first look, whose sum means nothing."
-        change = f"{quantity} from {self.baseline:+.4g} to {self.score:+.4g}"
-        rest = f", all else {self.elsewhere:+.4g}" if self.elsewhere else ""
-        sums = f"words add {sum(word.attribution for word in self.words):+.4g}{rest}"
+        score_change = f"{quantity} from {self.baseline:+.4g} to {self.score:+.4g}"
+        remainder_note = f", all else {self.elsewhere:+.4g}" if self.elsewhere else ""
+        attribution_note = f"words add {sum(word.attribution for word in self.words):+.4g}{remainder_note}"
         if self.method == "weights":
-            return f"Weights of a linear model, from no words to these: {change}; {sums}, exactly."
+            return f"Weights of a linear model, from no words to these: {score_change}; {attribution_note}, exactly."
         method = f"Integrated gradients in {self.steps} steps, from the same text with every word hidden"
-        return f"{method} ({self.hidden}): {change}; {sums}, and miss {self.gap or 0:+.2g}."
+        return f"{method} ({self.hidden}): {score_change}; {attribution_note}, and miss {self.gap or 0:+.2g}."
 
     def to_dict(self) -> dict[str, Any]:
         names = ("target", "said", "probability", "method", "score", "baseline", "hidden", "gap", "steps")
         data: dict[str, Any] = {"texts": list(self.texts)} | {name: getattr(self, name) for name in names}
         data |= {"words": [word.to_dict() for word in self.words], "elsewhere": self.elsewhere}
-        figures = ("probability", "score", "baseline", "gap", "elsewhere")
-        data |= {name: round(data[name], 6) for name in figures if data[name] is not None}
+        rounded_names = ("probability", "score", "baseline", "gap", "elsewhere")
+        data |= {name: round(data[name], 6) for name in rounded_names if data[name] is not None}
         return data | ({"features": [feature.to_dict() for feature in self.features]} if self.features else {})
 
 
@@ -142,48 +142,48 @@ def attribute(
         message = "was not adapted to a task: it says nothing that could be explained"
         hint = f"adapt it first (forebear adapt); it can be asked to: {', '.join(run.capabilities)}"
         raise InputError(message, file=run.folder.path, hint=hint)
-    example = _example(run, text)
+    example = _make_example(run, text)
     trace = trace_example(task, example, run.tokenizer, run.folder.spec.input_format(run.tokenizer))
     logits = predict_logits(run.network, trace.rows)
     target = attribution_target(task, example, trace.rows, logits, of, at)
     fields = _explain_target(run, trace, target, logits, method)
-    return Attribution(texts=trace.texts, parts=_part_names(example), **fields)
+    return Attribution(texts=trace.texts, parts=_text_roles(example), **fields)
 
 
-def _example(run: Run, text: str | Sequence[str]) -> Example:
+def _make_example(run: Run, text: str | Sequence[str]) -> Example:
     """The task's example for this input; an error if texts are missing or extra."""
     from forebear.inference import predict
 
-    name = run.task.name if run.task else ""
+    task_name = run.task.name if run.task else ""
     if not isinstance(text, str):
         text = list(text)
-    if name == "tagging":
+    if task_name == "tagging":
         examples = predict.tagged_examples(run, [text])
         if not examples[0].words or not all(examples[0].words):
             raise InputError("this text has no words", hint="give some text")
         return examples[0]
-    parts = [text] if isinstance(text, str) else text
-    if not parts or not all(part.strip() for part in parts):
+    texts = [text] if isinstance(text, str) else text
+    if not texts or not all(part.strip() for part in texts):
         raise InputError("a text is empty", hint="write some text")
-    if name == "answering":
-        if len(parts) != 2:
-            raise InputError(f"{len(parts)} texts came", hint="give a question and its passage")
-        return predict.question_examples(parts[0], parts[1])[0]
-    if name == "choice":
-        return predict.choice_examples(parts[0], parts[1:])[0]
+    if task_name == "answering":
+        if len(texts) != 2:
+            raise InputError(f"{len(texts)} texts came", hint="give a question and its passage")
+        return predict.question_examples(texts[0], texts[1])[0]
+    if task_name == "choice":
+        return predict.choice_examples(texts[0], texts[1:])[0]
     num_texts = 1 if run.task is None else run.task.texts
-    if len(parts) != num_texts:
+    if len(texts) != num_texts:
         expected, hint = ("pairs of texts", "give two") if num_texts == 2 else ("single texts", "give one")
-        raise InputError(f"this run is about {expected}, and {len(parts)} came", hint=hint)
-    return predict.labeled_examples(run, parts if num_texts == 1 else [(parts[0], parts[1])])[0]
+        raise InputError(f"this run is about {expected}, and {len(texts)} came", hint=hint)
+    return predict.labeled_examples(run, texts if num_texts == 1 else [(texts[0], texts[1])])[0]
 
 
-def _part_names(example: Example) -> tuple[str, ...]:
+def _text_roles(example: Example) -> tuple[str, ...]:
     """Roles of the texts of an example."""
     if isinstance(example, QuestionExample):
         return ("question", "passage")
     if isinstance(example, ChoiceExample):
-        return ("text", *(f"choice {number}" for number in range(1, len(example.choices) + 1)))
+        return ("text", *(f"choice {index}" for index in range(1, len(example.choices) + 1)))
     return ("first", "second") if isinstance(example, LabeledExample) and len(example.texts) == 2 else ("text",)
 
 
@@ -196,7 +196,7 @@ def _explain_target(
         values, elsewhere = trace.sum_by_word(linear.values)
         fields |= {"method": "weights", "score": linear.score, "baseline": linear.baseline, "gap": 0.0}
         fields |= {"elsewhere": elsewhere + linear.elsewhere, "features": linear.features, "hidden": "no words"}
-        return fields | {"words": _words(trace, values)}
+        return fields | {"words": _word_attributions(trace, values)}
     from forebear.inspection.gradients import integrated_gradients
 
     roles = run.tokenizer.special_roles
@@ -206,16 +206,16 @@ def _explain_target(
     values, elsewhere = trace.sum_by_word(attribution.values)
     fields |= {"method": method, "score": attribution.score, "baseline": attribution.baseline}
     fields |= {"gap": attribution.gap, "steps": attribution.steps}
-    fields |= {"elsewhere": elsewhere, "words": _words(trace, values)}
+    fields |= {"elsewhere": elsewhere, "words": _word_attributions(trace, values)}
     if attribution.baseline is not None:
         fields["hidden"] = "zeros" if baseline_id is None else run.tokenizer.id_to_token(baseline_id)
     return fields
 
 
-def _words(trace: TokenTrace, values: np.ndarray) -> tuple[WordAttribution, ...]:
+def _word_attributions(trace: TokenTrace, values: np.ndarray) -> tuple[WordAttribution, ...]:
     words = []
-    for number, (span, value) in enumerate(zip(trace.words, values.tolist(), strict=True)):
-        text, is_visible = trace.texts[span.text_index][span.start : span.end], number in trace.word_ids
+    for word_id, (span, value) in enumerate(zip(trace.words, values.tolist(), strict=True)):
+        text, is_visible = trace.texts[span.text_index][span.start : span.end], word_id in trace.word_ids
         words.append(WordAttribution(text, span.text_index, span.start, span.end, value, is_visible))
     return tuple(words)
 
@@ -229,42 +229,42 @@ MIN_COLORED_SHARE = 0.02  # share of the strongest word; weaker words are not co
 def attribution_page(attributions: Sequence[Attribution], run: str) -> str:
     """The HTML page with one section per attribution."""
     title = f"Why {run} says so"
-    main = (
+    main_html = (
         f"<h1>{escape(title)}</h1>"
         '<p class="key"><span class="word for" style="--s:.8">speaks for it</span> '
         '<span class="word against" style="--s:.8">speaks against it</span> '
         "The stronger the colour, the more, measured by the strongest word of each text.</p>"
-        f"{''.join(map(_section, attributions))}"
+        f"{''.join(map(_section_html, attributions))}"
     )
-    return html_page(title, main, read_assets("forebear.inspection", "page.css"))
+    return html_page(title, main_html, read_assets("forebear.inspection", "page.css"))
 
 
-def _section(attribution: Attribution) -> str:
+def _section_html(attribution: Attribution) -> str:
     heading = escape(attribution.target)
     if attribution.probability is not None:
         heading += f' <span class="sure">{attribution.probability:.1%}</span>'
     if attribution.said != attribution.target:
         heading += f' <span class="sure">the run itself says {escape(attribution.said)}</span>'
-    texts = "".join(_text(attribution, number, part) for number, part in enumerate(attribution.parts))
+    texts = "".join(_text_html(attribution, index, part) for index, part in enumerate(attribution.parts))
     return (
         f'<section><h2>{heading}</h2>{texts}<p class="about">{escape(attribution.description)}</p>'
-        f"<details><summary>Figures</summary>{_tables(attribution)}</details></section>"
+        f"<details><summary>Figures</summary>{_tables_html(attribution)}</details></section>"
     )
 
 
-def _text(attribution: Attribution, number: int, part: str) -> str:
+def _text_html(attribution: Attribution, text_index: int, role: str) -> str:
     """The text with colored words."""
-    text, position, pieces = attribution.texts[number], 0, []
-    for word in (word for word in attribution.words if word.text_index == number):
-        pieces += [escape(text[position : word.start]), _word(word, attribution.strongest_value)]
+    text, position, pieces = attribution.texts[text_index], 0, []
+    for word in (word for word in attribution.words if word.text_index == text_index):
+        pieces += [escape(text[position : word.start]), _word_html(word, attribution.strongest_value)]
         position = word.end
     pieces.append(escape(text[position:]))
-    label = f'<span class="part">{escape(part)}</span>' if len(attribution.parts) > 1 else ""
+    label = f'<span class="part">{escape(role)}</span>' if len(attribution.parts) > 1 else ""
     return f'<div class="text">{label}<p>{"".join(pieces)}</p></div>'
 
 
-def _word(word: WordAttribution, strongest: float) -> str:
-    text_html, strength = escape(word.text), abs(word.attribution) / strongest
+def _word_html(word: WordAttribution, max_attribution: float) -> str:
+    text_html, strength = escape(word.text), abs(word.attribution) / max_attribution
     if not word.is_visible:
         return f'<span class="unread" title="not read: it does not fit">{text_html}</span>'
     if strength < MIN_COLORED_SHARE:
@@ -273,7 +273,7 @@ def _word(word: WordAttribution, strongest: float) -> str:
     return f'<span {style} title="{word.attribution:+.4f}">{text_html}</span>'
 
 
-def _tables(attribution: Attribution) -> str:
+def _tables_html(attribution: Attribution) -> str:
     """The strongest words, and the n-grams of a linear model."""
     rows = []
     for word in attribution.strongest(MAX_TABLE_WORDS):
@@ -296,7 +296,12 @@ def _tables(attribution: Attribution) -> str:
 # have no common component, so the mean affects the bias only.
 
 
-SIDES = {"first": (0,), "second": (1,), "both": (0, 1), "text": (0, 1)}  # segments in which an n-gram feature occurs
+FIELD_SEGMENTS = {
+    "first": (0,),
+    "second": (1,),
+    "both": (0, 1),
+    "text": (0, 1),
+}  # segments in which an n-gram feature occurs
 
 
 @dataclass(frozen=True)
@@ -327,40 +332,40 @@ def linear_attribution(
 ) -> LinearAttribution:
     """Each n-gram's contribution is divided equally among its tokens; numeric features belong to no token."""
     inputs = trace.rows.make_batch([0]).inputs
-    values, elsewhere, score, attributed = np.zeros(len(trace.word_ids)), 0.0, target.offset, 0.0
+    values, elsewhere, score, attributed_sum = np.zeros(len(trace.word_ids)), 0.0, target.offset, 0.0
     sums: dict[tuple[tuple[int, ...], str], float] = {}
-    skipped = network.skipped if isinstance(network, LinearModel) else ()
+    special_ids = network.skipped if isinstance(network, LinearModel) else ()
     for output in target.outputs:
         head, index = output.head, output.index
-        score += output.scale * _logit(logits, output, centered=network.kind in ("label", "tag"))
+        score += output.scale * _logit(logits, output, is_centered=network.kind in ("label", "tag"))
         for contribution in network.feature_contributions(inputs, index, head=head, answer=output.class_index):
             value = contribution.value * output.scale
-            positions = _feature_positions(contribution, trace, inputs, head, index, skipped) or [None]
+            positions = _feature_positions(contribution, trace, inputs, head, index, special_ids) or [None]
             for position in positions:
                 if position is None:
                     elsewhere += value / len(positions)
                 else:
                     values[position] += value / len(positions)
-            attributed += value
-            key = (contribution.tokens, contribution.field)
-            sums[key] = sums.get(key, 0.0) + value
+            attributed_sum += value
+            feature_key = (contribution.tokens, contribution.field)
+            sums[feature_key] = sums.get(feature_key, 0.0) + value
     features = (LinearFeature(_ngram_text(tokenizer, tokens), field, value) for (tokens, field), value in sums.items())
     ordered = tuple(sorted(features, key=lambda feature: -abs(feature.value)))
-    return LinearAttribution(values, elsewhere, score, score - attributed, ordered)
+    return LinearAttribution(values, elsewhere, score, score - attributed_sum, ordered)
 
 
-def _logit(logits: Logits, output: TargetOutput, *, centered: bool) -> float:
-    """The logit; `centered` subtracts the mean over answers."""
+def _logit(logits: Logits, output: TargetOutput, *, is_centered: bool) -> float:
+    """The logit; `is_centered` subtracts the mean over answers."""
     if output.head == "choice":
         return float(logits["choice"][0][output.index])
     scores = logits["label"][0] if output.head == "label" else np.concatenate(logits[output.head])[output.index]
     if output.head in ("start", "end"):
         return float(scores)
-    return float(scores[output.class_index or 0] - (scores.mean() if centered else 0.0))
+    return float(scores[output.class_index or 0] - (scores.mean() if is_centered else 0.0))
 
 
 def _feature_positions(
-    contribution: FeatureContribution, trace: TokenTrace, inputs: TargetArrays, head: str, index: int, skipped_ids: Any
+    contribution: FeatureContribution, trace: TokenTrace, inputs: TargetArrays, head: str, index: int, special_ids: Any
 ) -> list[int | None]:
     """Tokens of a feature: None for one outside the sequence, an empty list for a numeric feature."""
     tokens, ends = inputs["tokens"], np.cumsum(inputs["lengths"])
@@ -368,27 +373,32 @@ def _feature_positions(
         return []
     if contribution.position is not None or head in ("tag", "start", "end"):
         row = int(np.searchsorted(ends, index, side="right"))
-        sequence = range(int(ends[row] - inputs["lengths"][row]), int(ends[row]))
+        sequence_positions = range(int(ends[row] - inputs["lengths"][row]), int(ends[row]))
         if contribution.position is not None:
-            return [index + offset if index + offset in sequence else None for offset in contribution.position]
+            return [
+                index + offset if index + offset in sequence_positions else None for offset in contribution.position
+            ]
         if contribution.field.lstrip("+-").isdigit():  # the offset of the last token
-            last = index + int(contribution.field)
-            positions = range(last - len(contribution.tokens) + 1, last + 1)
+            last_position = index + int(contribution.field)
+            positions = range(last_position - len(contribution.tokens) + 1, last_position + 1)
             expected = zip(positions, contribution.tokens, strict=True)
-            return [at if at in sequence and int(tokens[at]) == token else None for at, token in expected]
-        question = (at for at in sequence if trace.rows.segments[at] == 0)
-        return [at for at in question if (int(tokens[at]),) == contribution.tokens]
+            return [
+                position if position in sequence_positions and int(tokens[position]) == token else None
+                for position, token in expected
+            ]
+        question_positions = (position for position in sequence_positions if trace.rows.segments[position] == 0)
+        return [position for position in question_positions if (int(tokens[position]),) == contribution.tokens]
     rows = [index] if head == "choice" else range(len(ends))
     ngram, positions = np.array(contribution.tokens), []
     for row in rows:
         row_positions = np.arange(ends[row] - inputs["lengths"][row], ends[row])
-        row_positions = row_positions[~np.isin(tokens[row_positions], np.asarray(skipped_ids))]
-        for segment in SIDES[contribution.field]:
+        row_positions = row_positions[~np.isin(tokens[row_positions], np.asarray(special_ids))]
+        for segment in FIELD_SEGMENTS[contribution.field]:
             text_positions = row_positions[trace.rows.segments[row_positions] == segment]
             if len(text_positions) >= len(ngram):
                 windows = np.lib.stride_tricks.sliding_window_view(text_positions, len(ngram))
-                matching = (tokens[windows] == ngram).all(axis=1)
-                positions += windows[matching].ravel().tolist()
+                is_match = (tokens[windows] == ngram).all(axis=1)
+                positions += windows[is_match].ravel().tolist()
     return positions
 
 

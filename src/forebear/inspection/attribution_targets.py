@@ -65,8 +65,10 @@ class TokenTrace:
 
     def sum_by_word(self, values: np.ndarray) -> tuple[np.ndarray, float]:
         """Token values (T,) summed per word (words,), and the sum over tokens without a word."""
-        known = self.word_ids != IGNORE_INDEX
-        return np.bincount(self.word_ids[known], values[known], len(self.words)), float(values[~known].sum())
+        is_in_word = self.word_ids != IGNORE_INDEX
+        return np.bincount(self.word_ids[is_in_word], values[is_in_word], len(self.words)), float(
+            values[~is_in_word].sum()
+        )
 
 
 def trace_example(task: Task, example: Example, tokenizer: Tokenizer, input_format: InputFormat) -> TokenTrace:
@@ -74,20 +76,23 @@ def trace_example(task: Task, example: Example, tokenizer: Tokenizer, input_form
     tracing_tokenizer = _TracingTokenizer(tokenizer)
     rows = task.encode([example], tracing_tokenizer, input_format)
     is_text = rows.tokens >= tokenizer.vocab_size
-    piece_numbers = rows.tokens[is_text] - tokenizer.vocab_size  # index of each token in the order of tokenization
-    tokens, pieces = rows.tokens.copy(), tracing_tokenizer.pieces
-    tokens[is_text] = np.concatenate([np.empty(0, np.int32), *(piece.ids for piece in pieces)])[piece_numbers]
+    token_order = rows.tokens[is_text] - tokenizer.vocab_size  # index of each token in the order of tokenization
+    tokens, encodings = rows.tokens.copy(), tracing_tokenizer.pieces
+    tokens[is_text] = np.concatenate([np.empty(0, np.int32), *(encoding.ids for encoding in encodings)])[token_order]
     if isinstance(example, TaggedExample):  # pre-tokenized: each word was encoded on its own
         text, words = join_words(example.words)
-        texts, word_numbers = (text,), np.repeat(np.arange(len(pieces)), [len(piece.ids) for piece in pieces])
+        texts, word_of_token = (
+            (text,),
+            np.repeat(np.arange(len(encodings)), [len(encoding.ids) for encoding in encodings]),
+        )
     else:
         texts = example_texts(example)
-        if len(pieces) < len(texts):  # a question equal to its passage was encoded once
-            piece_numbers = piece_numbers + len(pieces[0].ids) * rows.segments[is_text]
-            pieces = pieces * 2
-        words, word_numbers = _align_words(texts, pieces)
+        if len(encodings) < len(texts):  # a question equal to its passage was encoded once
+            token_order = token_order + len(encodings[0].ids) * rows.segments[is_text]
+            encodings = encodings * 2
+        words, word_of_token = _align_words(texts, encodings)
     word_ids = np.full(len(tokens), IGNORE_INDEX)
-    word_ids[is_text] = word_numbers[piece_numbers]
+    word_ids[is_text] = word_of_token[token_order]
     return TokenTrace(replace(rows, tokens=tokens), texts, tuple(words), word_ids, is_text)
 
 
@@ -101,11 +106,11 @@ class _TracingTokenizer(Tokenizer):
         self._count = tokenizer.vocab_size
 
     def encode(self, text: str, *, specials: bool = False) -> TokenEncoding:
-        pieces = self._tokenizer.encode(text, specials=specials)
-        self.pieces.append(pieces)
-        numbers = np.arange(self._count, self._count + len(pieces.ids), dtype=np.int32)
-        self._count += len(numbers)
-        return replace(pieces, ids=numbers)
+        encoding = self._tokenizer.encode(text, specials=specials)
+        self.pieces.append(encoding)
+        tracing_ids = np.arange(self._count, self._count + len(encoding.ids), dtype=np.int32)
+        self._count += len(tracing_ids)
+        return replace(encoding, ids=tracing_ids)
 
     def encode_many(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         token_rows = [self.encode(text).ids for text in texts]
@@ -116,28 +121,28 @@ class _TracingTokenizer(Tokenizer):
 def _align_words(texts: Sequence[str], encodings: Sequence[TokenEncoding]) -> tuple[list[WordSpan], np.ndarray]:
     """All words, and the word index of each token; white space belongs to no word."""
     words: list[WordSpan] = []
-    word_numbers = []
-    for text_index, (text, pieces) in enumerate(zip(texts, encodings, strict=True)):
-        spans = list(_stripped_spans(text, pieces))
+    word_ids = []
+    for text_index, (text, encoding) in enumerate(zip(texts, encodings, strict=True)):
+        spans = list(_stripped_spans(text, encoding))
         ends = word_boundaries(text, spans)
-        begins = [0, *ends[:-1]]
-        numbers = np.full(len(ends) + 1, IGNORE_INDEX)
-        for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-            if text[begin:end].strip():
-                numbers[number] = len(words)
-                words.append(WordSpan(text_index, begin, end))
-        starts = np.array([begin for begin, _ in spans], np.int64)
-        word_numbers.append(numbers[np.searchsorted(ends, starts, side="right")])
-    return words, np.concatenate([np.empty(0, np.int64), *word_numbers])
+        span_starts = [0, *ends[:-1]]
+        word_of_span = np.full(len(ends) + 1, IGNORE_INDEX)
+        for span_index, (start, end) in enumerate(zip(span_starts, ends, strict=True)):
+            if text[start:end].strip():
+                word_of_span[span_index] = len(words)
+                words.append(WordSpan(text_index, start, end))
+        token_starts = np.array([start for start, _ in spans], np.int64)
+        word_ids.append(word_of_span[np.searchsorted(ends, token_starts, side="right")])
+    return words, np.concatenate([np.empty(0, np.int64), *word_ids])
 
 
-def _stripped_spans(text: str, pieces: TokenEncoding) -> Iterator[tuple[int, int]]:
+def _stripped_spans(text: str, encoding: TokenEncoding) -> Iterator[tuple[int, int]]:
     """Token spans without leading white space; continuation bytes of a character have its span."""
     span = (0, 0)
-    for begin, end in pieces.spans:
-        if begin < end:
-            visible = text[begin:end].lstrip()
-            span = (end - len(visible), end) if visible else (begin, end)
+    for start, end in encoding.spans:
+        if start < end:
+            visible = text[start:end].lstrip()
+            span = (end - len(visible), end) if visible else (start, end)
         yield span
 
 
@@ -145,9 +150,9 @@ def word_boundaries(text: str, spans: Sequence[tuple[int, int]]) -> list[int]:
     """Ends of words. A token that crosses a boundary joins both words."""
     is_boundary = np.zeros(len(text) + 1, bool)
     is_boundary[[*Segmenter().word_ends(text), len(text)]] = True
-    unbroken = [match.span() for match in APOSTROPHE_WORD.finditer(text) if not has_han(match.group())]
-    for begin, end in (*spans, *unbroken):
-        is_boundary[begin + 1 : end] = False
+    unbroken_spans = [match.span() for match in APOSTROPHE_WORD.finditer(text) if not has_han(match.group())]
+    for start, end in (*spans, *unbroken_spans):
+        is_boundary[start + 1 : end] = False
     is_boundary[0] = False
     return np.flatnonzero(is_boundary).tolist()
 
@@ -162,8 +167,8 @@ def join_words(words: Sequence[str]) -> tuple[str, list[WordSpan]]:
     return text, spans
 
 
-Outputs = Mapping[str, "Tensor"]  # of each head, (S, …) for S copies of the example
-Score = Callable[[Outputs], "Tensor"]  # → (S,)
+HeadOutputs = Mapping[str, "Tensor"]  # of each head, (S, …) for S copies of the example
+ScoreFn = Callable[[HeadOutputs], "Tensor"]  # → (S,)
 
 
 @dataclass(frozen=True)
@@ -189,7 +194,7 @@ class AttributionTarget:
     name: str
     prediction: str
     probability: float | None
-    score: Score
+    score: ScoreFn
     outputs: tuple[TargetOutput, ...]
     offset: float = 0.0
 
@@ -212,23 +217,23 @@ def attribution_target(
         raise InputError(f"--at means nothing for {task.name}", hint="leave it out; it is for tagging and answering")
     match task:
         case Classification():
-            return _label(task, prediction, override)
+            return _label_target(task, prediction, override)
         case MultipleChoice():
-            return _choice(task, prediction, override)
+            return _choice_target(task, prediction, override)
         case SequenceTagging():
-            return _tags(task, prediction, rows, logits, override, location)
+            return _tag_target(task, prediction, rows, logits, override, location)
         case QuestionAnswering():
-            return _answer(example, prediction, rows, logits, override, location)
+            return _answer_target(example, prediction, rows, logits, override, location)
     raise InputError(f"what {task.name} says cannot be explained yet")
 
 
 def log_odds(scores: Tensor, index: int) -> Tensor:
     """(S, K) logits → (S,) log-odds of one class."""
-    others = [other for other in range(scores.shape[1]) if other != index]
-    return scores[:, index] - scores[:, others].logsumexp(1)
+    other_classes = [class_index for class_index in range(scores.shape[1]) if class_index != index]
+    return scores[:, index] - scores[:, other_classes].logsumexp(1)
 
 
-def _label(task: Classification, prediction: LabelPrediction, override: str | None) -> AttributionTarget:
+def _label_target(task: Classification, prediction: LabelPrediction, override: str | None) -> AttributionTarget:
     if task.kind == "number":
         if override is not None:
             raise InputError("--of means nothing where a number is told", hint="leave it out")
@@ -236,40 +241,40 @@ def _label(task: Classification, prediction: LabelPrediction, override: str | No
         outputs, centre, std = (TargetOutput("label", 0, scale=task.spread),), task.centre, task.spread
         return AttributionTarget(name, name, None, lambda out: out["label"][:, 0, 0] * std + centre, outputs, centre)
     likeliest = max(prediction.probabilities, key=lambda label: prediction.probabilities[label])
-    predicted = ", ".join(prediction.label) if isinstance(prediction.label, tuple) else str(prediction.label)
+    prediction_text = ", ".join(prediction.label) if isinstance(prediction.label, tuple) else str(prediction.label)
     label = likeliest if override is None else override
     if label not in task.labels:
         raise InputError(f"no label is named {label!r}", hint=f"there are: {', '.join(task.labels)}")
-    number, inverse_temperature = task.labels.index(label), 1 / task.temperature
+    label_index, inverse_temperature = task.labels.index(label), 1 / task.temperature
 
-    def score(out: Outputs) -> Tensor:
-        logits = out["label"][:, 0] * inverse_temperature
-        return logits[:, number] if task.kind == "several" else log_odds(logits, number)
+    def score(head_outputs: HeadOutputs) -> Tensor:
+        logits = head_outputs["label"][:, 0] * inverse_temperature
+        return logits[:, label_index] if task.kind == "several" else log_odds(logits, label_index)
 
     is_binary = task.kind == "one" and len(task.labels) == 2  # then logits are opposite, each half of the log-odds
-    outputs = (TargetOutput("label", 0, number, 2 * inverse_temperature if is_binary else inverse_temperature),)
-    return AttributionTarget(label, predicted or "(none)", prediction.probabilities[label], score, outputs)
+    outputs = (TargetOutput("label", 0, label_index, 2 * inverse_temperature if is_binary else inverse_temperature),)
+    return AttributionTarget(label, prediction_text or "(none)", prediction.probabilities[label], score, outputs)
 
 
-def _choice(task: MultipleChoice, prediction: ChoicePrediction, override: str | None) -> AttributionTarget:
-    number, choices = prediction.choice, prediction.choices
+def _choice_target(task: MultipleChoice, prediction: ChoicePrediction, override: str | None) -> AttributionTarget:
+    choice_index, choices = prediction.choice, prediction.choices
     if override is not None:
-        names = [*choices, *(str(position) for position in range(1, len(choices) + 1))]
+        names = [*choices, *(str(choice_number) for choice_number in range(1, len(choices) + 1))]
         if override not in names:
             hint = f"give one of the choices, or its number from 1 to {len(choices)}"
             raise InputError(f"{override!r} is none of the choices", hint=hint)
-        number = names.index(override) % len(choices)
+        choice_index = names.index(override) % len(choices)
     inverse_temperature = 1 / task.temperature
-    outputs = (TargetOutput("choice", number, scale=inverse_temperature),)
+    outputs = (TargetOutput("choice", choice_index, scale=inverse_temperature),)
 
-    def score(out: Outputs) -> Tensor:
-        return log_odds(out["choice"] * inverse_temperature, number)
+    def score(out: HeadOutputs) -> Tensor:
+        return log_odds(out["choice"] * inverse_temperature, choice_index)
 
-    probability = prediction.probabilities[number]
-    return AttributionTarget(choices[number], choices[prediction.choice], probability, score, outputs)
+    probability = prediction.probabilities[choice_index]
+    return AttributionTarget(choices[choice_index], choices[prediction.choice], probability, score, outputs)
 
 
-def _tags(
+def _tag_target(
     task: SequenceTagging,
     prediction: TagPrediction,
     rows: ExampleRows,
@@ -278,26 +283,35 @@ def _tags(
     location: str | int | None,
 ) -> AttributionTarget:
     """A word's tag, or the tags of all words of an entity."""
-    first, last = _select_words(prediction, location)
-    tags = [_other_tag(task, tag, override, single=last - first == 1) for tag in prediction.tags[first:last]]
-    numbers = [task.tags.index(tag) for tag in tags]
+    first_word, last_word = _select_words(prediction, location)
+    tags = [
+        _other_tag(task, tag, override, single=last_word - first_word == 1)
+        for tag in prediction.tags[first_word:last_word]
+    ]
+    tag_ids = [task.tags.index(tag) for tag in tags]
     assert rows.answer_spans is not None
     positions = np.full(len(prediction.words), IGNORE_INDEX)
     labeled_rows = np.flatnonzero(rows.answer_spans != IGNORE_INDEX)
     positions[rows.answer_spans[labeled_rows]] = labeled_rows
     transition_scores = logits.get("moves")
 
-    def score(out: Outputs) -> Tensor:
+    def score(out: HeadOutputs) -> Tensor:
         scores = out["tag"][:, positions.tolist()]
         if task.crf and transition_scores is not None:
             scores = _crf_scores(scores, task.transitions, transition_scores)
-        return sum((log_odds(scores[:, first + n], tag) for n, tag in enumerate(numbers)), start=scores.new_zeros(()))
+        return sum(
+            (log_odds(scores[:, first_word + n], tag) for n, tag in enumerate(tag_ids)), start=scores.new_zeros(())
+        )
 
-    text = join_words(prediction.words[first:last])[0]
-    p = prediction.probabilities[range(first, last), numbers]
-    outputs = tuple(TargetOutput("tag", int(positions[first + n]), tag) for n, tag in enumerate(numbers))
-    name, predicted = (f"{text}: {' '.join(tag_names)}" for tag_names in (tags, prediction.tags[first:last]))
-    return AttributionTarget(name, predicted, float(np.prod(p ** (1 / len(p)))), score, outputs)
+    text = join_words(prediction.words[first_word:last_word])[0]
+    probabilities = prediction.probabilities[range(first_word, last_word), tag_ids]
+    outputs = tuple(TargetOutput("tag", int(positions[first_word + offset]), tag) for offset, tag in enumerate(tag_ids))
+    name, prediction_text = (
+        f"{text}: {' '.join(tag_names)}" for tag_names in (tags, prediction.tags[first_word:last_word])
+    )
+    return AttributionTarget(
+        name, prediction_text, float(np.prod(probabilities ** (1 / len(probabilities)))), score, outputs
+    )
 
 
 def _select_words(prediction: TagPrediction, location: str | int | None) -> tuple[int, int]:
@@ -305,14 +319,16 @@ def _select_words(prediction: TagPrediction, location: str | int | None) -> tupl
     if location is None:
         if not prediction.entities:
             raise InputError("nothing was found in this text", hint="say of which word the tag is meant: --at WORD")
-        surest = max(prediction.entities, key=lambda entity: entity.probability)
-        return surest.start, surest.end
+        most_probable = max(prediction.entities, key=lambda entity: entity.probability)
+        return most_probable.start, most_probable.end
     entity_spans = [(entity.start, entity.end) for entity in prediction.entities if entity.text == str(location)]
-    word_spans = [(number, number + 1) for number, word in enumerate(prediction.words) if word == str(location)]
+    word_spans = [(index, index + 1) for index, word in enumerate(prediction.words) if word == str(location)]
     spans = [] if isinstance(location, int) else entity_spans or word_spans
     if len(spans) > 1:
-        numbers = ", ".join(str(first + 1) for first, _ in spans)
-        raise InputError(f"{location!r} stands here {len(spans)} times", hint=f"give the number of its word: {numbers}")
+        word_numbers = ", ".join(str(first_word + 1) for first_word, _ in spans)
+        raise InputError(
+            f"{location!r} stands here {len(spans)} times", hint=f"give the number of its word: {word_numbers}"
+        )
     if spans:
         return spans[0]
     if str(location).isdecimal() and 1 <= int(location) <= len(prediction.words):
@@ -343,20 +359,20 @@ def _crf_scores(scores: Tensor, allowed_transitions: TagTransitions, learned_sco
     """(S, N, K) emissions → marginal log probabilities of a CRF, up to a constant."""
     import torch
 
-    moves, start, end = (
+    transitions, start, end = (
         scores.new_tensor(np.where(is_allowed, learned, FORBIDDEN_SCORE))
         for is_allowed, learned in zip(allowed_transitions, learned_scores, strict=True)
     )
     words = scores.unbind(1)
     forwards, backwards = [words[0] + start], [end.expand_as(words[0])]
     for emission in words[1:]:
-        forwards.append((forwards[-1][:, :, None] + moves).logsumexp(1) + emission)
+        forwards.append((forwards[-1][:, :, None] + transitions).logsumexp(1) + emission)
     for emission in reversed(words[1:]):
-        backwards.append((moves + (emission + backwards[-1])[:, None]).logsumexp(2))
+        backwards.append((transitions + (emission + backwards[-1])[:, None]).logsumexp(2))
     return torch.stack(forwards, 1) + torch.stack(backwards[::-1], 1)
 
 
-def _answer(
+def _answer_target(
     example: QuestionExample,
     prediction: AnswerPrediction,
     rows: ExampleRows,
@@ -370,52 +386,67 @@ def _answer(
     if override is not None and (not override.strip() or override.strip() not in example.passage):
         hint = "give --of a part of the passage, word for word"
         raise InputError(f"{override!r} does not stand in the passage", hint=hint)
-    predicted = prediction.text.strip()  # byte-level tokens include the space before them
-    name, begin = predicted, IGNORE_INDEX
+    prediction_text = prediction.text.strip()  # byte-level tokens include the space before them
+    name, start = prediction_text, IGNORE_INDEX
     if override is not None:
         name = override.strip()
-        begin = example.passage.find(name)
+        start = example.passage.find(name)
     elif prediction.best is not None:
-        begin = prediction.best.start + len(prediction.text) - len(prediction.text.lstrip())
-    best = max(_answer_positions(rows, logits, begin, begin + len(name)), default=None)
-    if best is None:
+        start = prediction.best.start + len(prediction.text) - len(prediction.text.lstrip())
+    best_position = max(_answer_positions(rows, logits, start, start + len(name)), default=None)
+    if best_position is None:
         raise InputError(f"{name!r} does not fit into one window", hint="give a shorter part of the passage")
-    log_prob, row, first, last = best
+    log_prob, row, first_token, last_token = best_position
     row_start, row_end = _row_ends(rows, row)
-    positions, prefix = {"start": first, "end": last}, ""
+    positions, prefix = {"start": first_token, "end": last_token}, ""
     if location is not None:
         head, prefix = str(location), f"{location} of "
         positions = {head: positions[head]}
         log_probs = log_softmax(logits[head][row].astype(np.float64))
         log_prob = float(log_probs[positions[head] - row_start])
 
-    def score(out: Outputs) -> Tensor:
+    def score(out: HeadOutputs) -> Tensor:
         first_score, *others = (
             log_odds(out[head][:, row_start:row_end], position - row_start) for head, position in positions.items()
         )
         return sum(others, start=first_score)
 
-    name, predicted = (prefix + (text or "(no answer)") for text in (name, predicted))
+    name, prediction_text = (prefix + (text or "(no answer)") for text in (name, prediction_text))
     outputs = tuple(TargetOutput(head, position) for head, position in positions.items())
-    return AttributionTarget(name, predicted, float(np.exp(log_prob)), score, outputs)
+    return AttributionTarget(name, prediction_text, float(np.exp(log_prob)), score, outputs)
 
 
-def _answer_positions(rows: ExampleRows, logits: Logits, begin: int, end: int) -> Iterator[tuple[float, int, int, int]]:
+def _answer_positions(
+    rows: ExampleRows, logits: Logits, span_start: int, span_end: int
+) -> Iterator[tuple[float, int, int, int]]:
     """(ln P, sequence, start token, end token) of a character span in every window that has it, or of "no answer"."""
     for row in rows.row_range(0):
         row_start, spans = _row_ends(rows, row)[0], rows.row_answer_spans(row)
-        start, stop = (log_softmax(logits[head][row].astype(np.float64)) for head in ("start", "end"))
+        start_log_probs, end_log_probs = (
+            log_softmax(logits[head][row].astype(np.float64)) for head in ("start", "end")
+        )
         start_positions, end_positions = np.array([NO_ANSWER_POSITION]), np.array([NO_ANSWER_POSITION])
-        if begin != IGNORE_INDEX:
-            covered = np.flatnonzero((spans[:, 0] < end) & (spans[:, 1] > begin) & (spans[:, 0] != IGNORE_INDEX))
-            if not len(covered) or spans[covered[0], 0] > begin or spans[covered[-1], 1] < end:
+        if span_start != IGNORE_INDEX:
+            covered_tokens = np.flatnonzero(
+                (spans[:, 0] < span_end) & (spans[:, 1] > span_start) & (spans[:, 0] != IGNORE_INDEX)
+            )
+            if (
+                not len(covered_tokens)
+                or spans[covered_tokens[0], 0] > span_start
+                or spans[covered_tokens[-1], 1] < span_end
+            ):
                 continue
             # Any of the tokens that are bytes of one character may be the boundary.
-            start_positions = np.flatnonzero(spans[:, 0] == spans[covered[0], 0])
-            end_positions = np.flatnonzero(spans[:, 1] == spans[covered[-1], 1])
-        first = int(start_positions[start[start_positions].argmax()])
-        last = int(end_positions[stop[end_positions].argmax()])
-        yield float(start[first] + stop[last]), row, row_start + first, row_start + last
+            start_positions = np.flatnonzero(spans[:, 0] == spans[covered_tokens[0], 0])
+            end_positions = np.flatnonzero(spans[:, 1] == spans[covered_tokens[-1], 1])
+        first_token = int(start_positions[start_log_probs[start_positions].argmax()])
+        last_token = int(end_positions[end_log_probs[end_positions].argmax()])
+        yield (
+            float(start_log_probs[first_token] + end_log_probs[last_token]),
+            row,
+            row_start + first_token,
+            row_start + last_token,
+        )
 
 
 def _row_ends(rows: ExampleRows, row: int) -> tuple[int, int]:

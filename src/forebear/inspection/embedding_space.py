@@ -17,9 +17,9 @@ from forebear.numerics import is_constant, spearman, unit_rows
 if TYPE_CHECKING:
     from forebear.inference.run import Run
 
-STEPS = (1, 3)  # bands start at these multiples of powers of ten
-NUM_PROBES, NUM_NEIGHBORS = 200, 10  # sampled words, and neighbors of each
-NAMED = 8  # words listed with the longest and shortest vectors
+BAND_MULTIPLIERS = (1, 3)  # bands start at these multiples of powers of ten
+NUM_SAMPLED_WORDS, NUM_NEIGHBORS = 200, 10  # sampled words, and neighbors of each
+NUM_EXTREMES = 8  # words listed with the longest and shortest vectors
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class FrequencyBand:
         return math.sqrt(max(self.min_count, 1) * self.max_count)
 
     def to_dict(self) -> dict[str, Any]:
-        figures = {"median": self.median, "tenth": self.shortest, "nine_tenths": self.longest, "alike": self.cosine}
+        statistics = {"median": self.median, "tenth": self.shortest, "nine_tenths": self.longest, "alike": self.cosine}
         data: dict[str, Any] = {"least": self.min_count, "most": self.max_count, "words": self.words}
-        return data | {name: None if value is None else round(value, 6) for name, value in figures.items()}
+        return data | {name: None if value is None else round(value, 6) for name, value in statistics.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class VectorNorms:
     """
 
     words: tuple[str, ...]
-    lengths: np.ndarray
+    norms: np.ndarray
     counts: np.ndarray
     spearman: float | None
     neighbors: float | None
@@ -72,7 +72,7 @@ class VectorNorms:
     @property
     def is_varying(self) -> bool:
         """Whether norms differ."""
-        return bool(self.lengths.max(initial=0) > self.lengths.min(initial=np.inf))
+        return bool(self.norms.max(initial=0) > self.norms.min(initial=np.inf))
 
     @property
     def correlations(self) -> tuple[str, str]:
@@ -87,16 +87,16 @@ class VectorNorms:
     @property
     def extremes(self) -> tuple[list[int], list[int]]:
         """Words with the longest and with the shortest vectors."""
-        order = np.argsort(self.lengths, kind="stable").tolist()
-        return order[::-1][:NAMED], order[:NAMED]
+        order = np.argsort(self.norms, kind="stable").tolist()
+        return order[::-1][:NUM_EXTREMES], order[:NUM_EXTREMES]
 
     def to_dict(self) -> dict[str, Any]:
-        figures = {"spearman": self.spearman, "neighbours_spearman": self.neighbors, "alike": self.cosine}
+        correlations = {"spearman": self.spearman, "neighbours_spearman": self.neighbors, "alike": self.cosine}
         data: dict[str, Any] = {"words": len(self.words)}
-        data |= {name: None if value is None else round(value, 6) for name, value in figures.items()}
+        data |= {name: None if value is None else round(value, 6) for name, value in correlations.items()}
         data["bands"] = [band.to_dict() for band in self.bands]
         for name, rows in zip(("longest", "shortest"), self.extremes, strict=True):
-            words = zip(rows, self.lengths[rows].tolist(), self.counts[rows].tolist(), strict=True)
+            words = zip(rows, self.norms[rows].tolist(), self.counts[rows].tolist(), strict=True)
             data[name] = [
                 {"word": self.words[row], "length": round(length, 6), "count": count} for row, length, count in words
             ]
@@ -113,25 +113,25 @@ def vector_norms(run: Run) -> VectorNorms:
 
 
 def lexicon_norms(lexicon: Lexicon) -> VectorNorms:
-    table, lengths = lexicon.table, lexicon.norms
+    table, norms = lexicon.table, lexicon.norms
     assert table.counts is not None
     counts = np.asarray(table.counts, np.int64)
-    edges, band_ids = _bands(counts)
+    edges, band_ids = _frequency_bands(counts)
     sums = np.zeros((len(edges), table.matrix.shape[1]))  # of unit vectors
     for rows in row_blocks(table.matrix):
-        units = np.asarray(table.matrix[rows], np.float32) / lengths[rows, None]
-        sums += (band_ids[rows] == np.arange(len(edges))[:, None]).astype(np.float32) @ units
+        unit_vectors = np.asarray(table.matrix[rows], np.float32) / norms[rows, None]
+        sums += (band_ids[rows] == np.arange(len(edges))[:, None]).astype(np.float32) @ unit_vectors
     bands = []
-    for number, (min_count, max_count) in enumerate(edges):
-        if size := int(np.count_nonzero(band_ids == number)):
-            low, median, high = np.quantile(lengths[band_ids == number], (0.1, 0.5, 0.9)).tolist()
-            cosine = _mean_cosine(sums[number], size)
-            bands.append(FrequencyBand(min_count, max_count, size, median, low, high, cosine))
+    for band, (min_count, max_count) in enumerate(edges):
+        if num_words := int(np.count_nonzero(band_ids == band)):
+            tenth, median, ninetieth = np.quantile(norms[band_ids == band], (0.1, 0.5, 0.9)).tolist()
+            cosine = _mean_cosine(sums[band], num_words)
+            bands.append(FrequencyBand(min_count, max_count, num_words, median, tenth, ninetieth, cosine))
     return VectorNorms(
         tuple(table.words),
-        lengths,
+        norms,
         counts,
-        spearman=_correlation(counts, lengths),
+        spearman=_correlation(counts, norms),
         neighbors=None if lexicon.is_onehot else _neighbor_frequency_correlation(lexicon, counts),
         cosine=_mean_cosine(sums.sum(0), len(counts)),
         bands=tuple(bands),
@@ -139,41 +139,41 @@ def lexicon_norms(lexicon: Lexicon) -> VectorNorms:
     )
 
 
-def _bands(counts: np.ndarray) -> tuple[list[tuple[int, int]], np.ndarray]:
+def _frequency_bands(counts: np.ndarray) -> tuple[list[tuple[int, int]], np.ndarray]:
     """Count range of each band, limited to the observed counts, and the band of each word."""
     powers = 10 ** np.arange(len(str(int(counts.max(initial=1)))) + 1)
-    starts = np.sort(np.concatenate([powers * step for step in STEPS]))
+    starts = np.sort(np.concatenate([powers * multiplier for multiplier in BAND_MULTIPLIERS]))
     band_ids = np.maximum(np.searchsorted(starts, counts, side="right") - 1, 0)
     min_counts = [counts.min(initial=1), *np.maximum(starts[1:], counts.min(initial=starts[-1]))]
     max_counts = np.minimum([*(starts[1:] - 1), starts[-1]], counts.max(initial=1))
     return [(int(low), int(high)) for low, high in zip(min_counts, max_counts, strict=True)], band_ids
 
 
-def _mean_cosine(total: np.ndarray, count: int) -> float | None:
+def _mean_cosine(vector_sum: np.ndarray, count: int) -> float | None:
     """Mean cosine of two different vectors, from the sum of `count` unit vectors."""
-    return float(((total**2).sum() - count) / (count * (count - 1))) if count > 1 else None
+    return float(((vector_sum**2).sum() - count) / (count * (count - 1))) if count > 1 else None
 
 
-def _correlation(counts: np.ndarray, others: np.ndarray) -> float | None:
-    return None if is_constant(counts) or is_constant(others) else spearman(counts, others)
+def _correlation(counts: np.ndarray, values: np.ndarray) -> float | None:
+    return None if is_constant(counts) or is_constant(values) else spearman(counts, values)
 
 
 def _neighbor_frequency_correlation(lexicon: Lexicon, counts: np.ndarray) -> float | None:
     """Correlation for words sampled evenly from all frequency ranks."""
     order = np.argsort(-counts, kind="stable")
-    probe_rows = order[:: max(1, len(order) // NUM_PROBES)][:NUM_PROBES]
+    sampled_rows = order[:: max(1, len(order) // NUM_SAMPLED_WORDS)][:NUM_SAMPLED_WORDS]
     matrix = lexicon.table.matrix
-    neighbors = nearest_rows(np.asarray(matrix[probe_rows]), matrix, NUM_NEIGHBORS + 1, lexicon.norms)
-    logs = np.log(np.maximum(counts, 1))
-    is_self = neighbors.rows == probe_rows[:, None]
-    others = np.where(is_self, 0, logs[neighbors.rows]).sum(1) / np.maximum((~is_self).sum(1), 1)
-    return _correlation(logs[probe_rows], others)
+    neighbors = nearest_rows(np.asarray(matrix[sampled_rows]), matrix, NUM_NEIGHBORS + 1, lexicon.norms)
+    log_counts = np.log(np.maximum(counts, 1))
+    is_self = neighbors.rows == sampled_rows[:, None]
+    neighbor_log_counts = np.where(is_self, 0, log_counts[neighbors.rows]).sum(1) / np.maximum((~is_self).sum(1), 1)
+    return _correlation(log_counts[sampled_rows], neighbor_log_counts)
 
 
 # --- Projection to two principal components ---
 
-TOP = 100  # default number of words
-LEAST, MOST = 3, 5000  # minimum and maximum number of points
+DEFAULT_NUM_WORDS = 100  # default number of words
+MIN_WORDS, MAX_WORDS = 3, 5000  # minimum and maximum number of points
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +183,7 @@ class WordProjection:
     points              (n, 2)
     explained_variance  share of the total variance per axis
     groups              index of the query word that each word belongs to, as itself or as its neighbor
-    query_words         which words were given; all, if they are the most frequent ones
+    is_query            which words were given; all, if they are the most frequent ones
     notes               how out-of-vocabulary words were matched
     """
 
@@ -192,17 +192,17 @@ class WordProjection:
     explained_variance: tuple[float, float]
     counts: tuple[int | None, ...]
     groups: tuple[int, ...]
-    query_words: tuple[bool, ...]
+    is_query: tuple[bool, ...]
     notes: tuple[str, ...]
 
     @property
     def highlights(self) -> tuple[bool, ...]:
         """Which words were given, where they stand among their neighbors."""
-        return (False,) * len(self.words) if all(self.query_words) else self.query_words
+        return (False,) * len(self.words) if all(self.is_query) else self.is_query
 
     def to_dict(self) -> dict[str, Any]:
         data: dict[str, Any] = {"explained_variance": [round(share, 6) for share in self.explained_variance]}
-        rows = zip(self.words, self.points.tolist(), self.counts, self.groups, self.query_words, strict=True)
+        rows = zip(self.words, self.points.tolist(), self.counts, self.groups, self.is_query, strict=True)
         data["words"] = [
             {"word": word, "x": round(x, 6), "y": round(y, 6), "count": count, "group": group, "asked": is_query}
             for word, (x, y), count, group, is_query in rows
@@ -222,7 +222,7 @@ def project_words(run: Run, words: Sequence[str] = (), *, top: int | None = None
     if near < 0:
         raise InputError(f"--near is {near}", hint="give a number of neighbours, or 0 for none")
     run.require("neighbours")
-    return project_lexicon(run.lexicon, words, TOP if top is None else top, near)
+    return project_lexicon(run.lexicon, words, DEFAULT_NUM_WORDS if top is None else top, near)
 
 
 def project_lexicon(lexicon: Lexicon, words: Sequence[str], top: int, near: int) -> WordProjection:
@@ -231,11 +231,11 @@ def project_lexicon(lexicon: Lexicon, words: Sequence[str], top: int, near: int)
         members = _find_with_neighbors(lexicon, words, near)
     else:
         order = np.arange(len(table.words)) if counts is None else np.argsort(-counts, kind="stable")
-        members = [(lexicon.find(table.words[int(row)]), 0, True) for row in order[: min(max(top, 0), MOST + 1)]]
-    if not LEAST <= len(members) <= MOST:
+        members = [(lexicon.find(table.words[int(row)]), 0, True) for row in order[: min(max(top, 0), MAX_WORDS + 1)]]
+    if not MIN_WORDS <= len(members) <= MAX_WORDS:
         message = f"{len(members):,} words do not make a picture"
-        raise InputError(message, hint=f"choose from {LEAST} to {MOST:,} words, or add neighbours with --near")
-    matches, groups, query_words = zip(*members, strict=True)
+        raise InputError(message, hint=f"choose from {MIN_WORDS} to {MAX_WORDS:,} words, or add neighbours with --near")
+    matches, groups, is_query = zip(*members, strict=True)
     points, explained_variance = pca_plane(unit_rows(np.stack([match.vector for match in matches])))
     notes = lexicon_notes(matches)
     if lexicon.is_onehot:
@@ -244,7 +244,7 @@ def project_lexicon(lexicon: Lexicon, words: Sequence[str], top: int, near: int)
         int(counts[list(match.rows)].min()) if counts is not None and match.rows else None for match in matches
     ]
     texts = tuple(match.text for match in matches)
-    return WordProjection(texts, points, explained_variance, tuple(match_counts), groups, query_words, notes)
+    return WordProjection(texts, points, explained_variance, tuple(match_counts), groups, is_query, notes)
 
 
 def pca_plane(vectors: np.ndarray) -> tuple[np.ndarray, tuple[float, float]]:
@@ -253,21 +253,21 @@ def pca_plane(vectors: np.ndarray) -> tuple[np.ndarray, tuple[float, float]]:
     The sign of a component is chosen so that its largest value is positive, which makes plots reproducible.
     """
     centered = vectors.astype(np.float64) - vectors.mean(0, dtype=np.float64)
-    u, lengths, _ = np.linalg.svd(centered, full_matrices=False)
+    u, singular_values, _ = np.linalg.svd(centered, full_matrices=False)
     points = np.zeros((len(vectors), 2))
-    for number in range(min(2, len(lengths))):
-        component = u[:, number] * lengths[number]
-        points[:, number] = component * (1 if component[np.abs(component).argmax()] >= 0 else -1)
-    total_variance = float((lengths**2).sum()) or 1.0
-    first, second = (*(lengths[:2] ** 2 / total_variance).tolist(), 0.0)[:2]
+    for index in range(min(2, len(singular_values))):
+        component = u[:, index] * singular_values[index]
+        points[:, index] = component * (1 if component[np.abs(component).argmax()] >= 0 else -1)
+    total_variance = float((singular_values**2).sum()) or 1.0
+    first, second = (*(singular_values[:2] ** 2 / total_variance).tolist(), 0.0)[:2]
     return points, (first, second)
 
 
 def _find_with_neighbors(lexicon: Lexicon, words: Sequence[str], near: int) -> list[tuple[LexiconMatch, int, bool]]:
     """Words and neighbors without duplicates, each with the index of its first query word and whether it is one."""
     matches = lexicon.find_all(list(dict.fromkeys(words)))
-    members = {match.text: (match, number, True) for number, match in enumerate(matches)}
-    for number, answer in enumerate(lexicon.neighbors(list(members), near) if near else ()):
+    members = {match.text: (match, query_index, True) for query_index, match in enumerate(matches)}
+    for query_index, answer in enumerate(lexicon.neighbors(list(members), near) if near else ()):
         for neighbor in answer.nearest:
-            members.setdefault(neighbor.word, (lexicon.find(neighbor.word), number, False))
+            members.setdefault(neighbor.word, (lexicon.find(neighbor.word), query_index, False))
     return list(members.values())

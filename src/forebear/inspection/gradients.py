@@ -24,8 +24,8 @@ from forebear.nn.inference_mode import inference_mode
 from forebear.nn.model import Model
 from forebear.objectives.batch import TargetArrays
 
-STEPS, MAX_STEPS = 32, 512
-TOLERANCE = 0.01  # share of the change of the score; while the gap is larger, steps are doubled
+INITIAL_STEPS, MAX_STEPS = 32, 512
+RELATIVE_TOLERANCE = 0.01  # share of the change of the score; while the gap is larger, steps are doubled
 MIN_GAIN = 0.1  # nats; lower bound of that change
 MAX_TOKENS = 4096  # tokens per forward pass
 
@@ -49,42 +49,47 @@ def integrated_gradients(
     model: Model,
     inputs: TargetArrays,
     target: AttributionTarget,
-    inside: np.ndarray,
-    hidden: int | None,
+    is_text: np.ndarray,
+    baseline_id: int | None,
     method: AttributionMethod,
 ) -> TokenAttribution:
-    """Attribution for one example; the baseline replaces its text tokens, `inside` (T,), by `hidden` or zeros."""
-    path = _IntegrationPath(model.eval(), inputs, target, inside, hidden)
+    """Attribution for one example; the baseline replaces its text tokens, `is_text` (T,), by `baseline_id` or zeros."""
+    path = _IntegrationPath(model.eval(), inputs, target, is_text, baseline_id)
     if method == "gradients":
-        score, slopes = path.slopes(path.real[None])
-        return TokenAttribution(_products(slopes[0], path.real), float(score[0]))
-    gain = path.real - path.baseline
+        score, gradients = path.slopes(path.real[None])
+        return TokenAttribution(_dot_products(gradients[0], path.real), float(score[0]))
+    difference = path.real - path.baseline
     baseline, score = path.slopes(torch.stack((path.baseline, path.real)))[0].tolist()
-    tolerance, steps = TOLERANCE * max(abs(score - baseline), MIN_GAIN), STEPS
+    tolerance, steps = RELATIVE_TOLERANCE * max(abs(score - baseline), MIN_GAIN), INITIAL_STEPS
     while True:
         nodes, weights = np.polynomial.legendre.leggauss(steps)
-        values = _products(path.mean_slope(gain, (nodes + 1) / 2, weights / 2), gain)
+        values = _dot_products(path.mean_slope(difference, (nodes + 1) / 2, weights / 2), difference)
         gap = score - baseline - float(values.sum())
         if abs(gap) <= tolerance or steps >= MAX_STEPS:
             return TokenAttribution(values, score, baseline, steps, gap)
         steps *= 2
 
 
-def _products(slope: Tensor, x: Tensor) -> np.ndarray:
-    return (slope.double() * x.double()).sum(1).cpu().numpy()
+def _dot_products(gradient: Tensor, x: Tensor) -> np.ndarray:
+    return (gradient.double() * x.double()).sum(1).cpu().numpy()
 
 
 class _IntegrationPath:
     """The straight path from the baseline to the input, in embedding space."""
 
     def __init__(
-        self, model: Model, inputs: TargetArrays, target: AttributionTarget, inside: np.ndarray, hidden: int | None
+        self,
+        model: Model,
+        inputs: TargetArrays,
+        target: AttributionTarget,
+        is_text: np.ndarray,
+        baseline_id: int | None,
     ) -> None:
         if model.encoder.embedding is None:
             raise ForebearError("this encoder has no embedding to look at")
-        self.model, self.embedding, self.target, self.hidden = model, model.encoder.embedding, target, hidden
+        self.model, self.embedding, self.target, self.hidden = model, model.encoder.embedding, target, baseline_id
         self.inputs = {name: torch.from_numpy(array).to(model.device) for name, array in inputs.items()}
-        self.inside = torch.from_numpy(inside).to(model.device)
+        self.inside = torch.from_numpy(is_text).to(model.device)
         self.size = len(self.inputs["tokens"])
 
     @cached_property
@@ -99,30 +104,32 @@ class _IntegrationPath:
             return torch.where(self.inside[:, None], torch.zeros_like(self.real), self.real)
         return self._embedding_output(self.inputs["tokens"].masked_fill(self.inside, self.hidden))
 
-    def mean_slope(self, gain: Tensor, shares: np.ndarray, weights: np.ndarray) -> Tensor:
+    def mean_slope(self, difference: Tensor, fractions: np.ndarray, weights: np.ndarray) -> Tensor:
         """(T, D) weighted mean gradient at these fractions of the path."""
-        total = torch.zeros_like(gain, dtype=torch.float64)
-        together = max(1, MAX_TOKENS // self.size)
-        for begin in range(0, len(shares), together):
-            end = begin + together
-            points = self.baseline + gain.new_tensor(shares[begin:end])[:, None, None] * gain
-            _, slopes = self.slopes(points)
-            total += torch.einsum("s,std->td", gain.new_tensor(weights[begin:end]).double(), slopes.double())
-        return total
+        gradient_sum = torch.zeros_like(difference, dtype=torch.float64)
+        points_per_batch = max(1, MAX_TOKENS // self.size)
+        for start in range(0, len(fractions), points_per_batch):
+            end = start + points_per_batch
+            points = self.baseline + difference.new_tensor(fractions[start:end])[:, None, None] * difference
+            _, gradients = self.slopes(points)
+            gradient_sum += torch.einsum(
+                "s,std->td", difference.new_tensor(weights[start:end]).double(), gradients.double()
+            )
+        return gradient_sum
 
     def slopes(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """(S, T, D) embeddings → (S,) scores and their gradients."""
-        copies = len(points)
+        num_copies = len(points)
         with inference_mode(False):
-            x = points.detach().reshape(copies * self.size, -1).requires_grad_()
-            inputs = {name: array.repeat(copies) for name, array in self.inputs.items()}
+            x = points.detach().reshape(num_copies * self.size, -1).requires_grad_()
+            inputs = {name: array.repeat(num_copies) for name, array in self.inputs.items()}
             if "groups" in inputs:  # all sequences of one example have group 0
-                rows = len(self.inputs["groups"])
-                inputs["groups"] = torch.arange(copies, device=x.device).repeat_interleave(rows)
+                num_rows = len(self.inputs["groups"])
+                inputs["groups"] = torch.arange(num_copies, device=x.device).repeat_interleave(num_rows)
             with embedding_hook(self.embedding, lambda _: x):
-                scores = self.target.score(self._outputs(inputs, copies))
-            (slope,) = torch.autograd.grad(scores.sum(), x)
-        return scores.detach(), slope.reshape(points.shape)
+                scores = self.target.score(self._outputs(inputs, num_copies))
+            (gradient,) = torch.autograd.grad(scores.sum(), x)
+        return scores.detach(), gradient.reshape(points.shape)
 
     def _embedding_output(self, tokens: Tensor) -> Tensor:
         outputs: list[Tensor] = []
@@ -132,20 +139,20 @@ class _IntegrationPath:
             raise ForebearError("this encoder's embedding does not give one vector for each token, once")
         return outputs[0]
 
-    def _outputs(self, inputs: dict[str, Tensor], copies: int) -> dict[str, Tensor]:
+    def _outputs(self, inputs: dict[str, Tensor], num_copies: int) -> dict[str, Tensor]:
         """Outputs of the needed heads only: a language-model head would take most of the time."""
         states = self.model.encode(inputs, dict.fromkeys(self.target.heads))
         outputs = {name: self.model.heads[name](states) for name in self.target.heads}
-        return {name: logits.reshape(copies, -1, *logits.shape[1:]) for name, logits in outputs.items()}
+        return {name: logits.reshape(num_copies, -1, *logits.shape[1:]) for name, logits in outputs.items()}
 
 
 @contextmanager
-def embedding_hook(embedding: torch.nn.Module, look: Callable[[Tensor], Tensor | None]) -> Iterator[None]:
-    """While active, `look` gets the embedding's output and may replace it."""
-    thread = threading.get_ident()  # other threads may use the same network
+def embedding_hook(embedding: torch.nn.Module, replace_output: Callable[[Tensor], Tensor | None]) -> Iterator[None]:
+    """While active, `replace_output` gets the embedding's output and may replace it."""
+    thread_id = threading.get_ident()  # other threads may use the same network
 
-    def hook_output(_module: Any, _given: Any, output: Tensor) -> Tensor | None:
-        return look(output) if threading.get_ident() == thread else None
+    def hook_output(_module: Any, _inputs: Any, output: Tensor) -> Tensor | None:
+        return replace_output(output) if threading.get_ident() == thread_id else None
 
     hook = embedding.register_forward_hook(hook_output)
     try:

@@ -119,8 +119,8 @@ def logit_lens(run: Run, text: str, *, at: int | None = None, top: int = 5) -> L
         hint = f"look at a run that predicts tokens; this one can be asked to: {', '.join(run.capabilities)}"
         raise InputError("predicts no tokens", file=run.folder.path, hint=hint)
     row_ids = row.tolist()
-    before = row_ids[: position + 1] if head == "next" else row_ids[:position]
-    layers = _layers(run.tokenizer, _scores(run, head, row, position), before, top)
+    preceding_ids = row_ids[: position + 1] if head == "next" else row_ids[:position]
+    layers = _lens_layers(run.tokenizer, _layer_log_probs(run, head, row, position), preceding_ids, top)
     return LogitLens(text, token_labels(run.tokenizer, row_ids), position + 1, head, tuple(layers))
 
 
@@ -147,11 +147,13 @@ def _masked_position(run: Run, text: str, mask_number: int | None) -> tuple[np.n
     if len(row) > masked_lm.max_text_tokens:
         message = f"{len(row):,} tokens do not fit into a row of {masked_lm.max_text_tokens:,}"
         raise InputError(message, hint="give a shorter text")
-    number = resolve_number(1 if mask_number is None else mask_number, len(positions), "hidden token")
-    return np.concatenate(([masked_lm.start], row, [masked_lm.end])).astype(np.int64), int(positions[number - 1]) + 1
+    resolved_number = resolve_number(1 if mask_number is None else mask_number, len(positions), "hidden token")
+    return np.concatenate(([masked_lm.start], row, [masked_lm.end])).astype(np.int64), int(
+        positions[resolved_number - 1]
+    ) + 1
 
 
-def _scores(run: Run, head: str, row: np.ndarray, position: int) -> list[np.ndarray]:
+def _layer_log_probs(run: Run, head: str, row: np.ndarray, position: int) -> list[np.ndarray]:
     """(V,) log P of every token by each layer, the embedding first."""
     import torch
 
@@ -166,81 +168,100 @@ def _scores(run: Run, head: str, row: np.ndarray, position: int) -> list[np.ndar
     with inference_mode():
         layers = encode_rows(model, [row]).layers
         layer_scores = []
-        for number, layer in enumerate(layers):
-            x = layer[position : position + 1]
-            x = norm(x) if norm is not None and number < len(layers) - 1 else x  # the last layer is normalized already
-            logits = model.heads[head](States([x], (1,)))
+        for index, layer in enumerate(layers):
+            state = layer[position : position + 1]
+            state = (
+                norm(state) if norm is not None and index < len(layers) - 1 else state
+            )  # the last layer is normalized already
+            logits = model.heads[head](States([state], (1,)))
             layer_scores.append(torch.log_softmax(logits.float(), -1)[0].cpu().double().numpy())
     return [reject_nan(scores) for scores in layer_scores]
 
 
-def _layers(tokenizer: Tokenizer, scores: list[np.ndarray], before: list[int], top: int) -> Iterator[LensLayer]:
+def _lens_layers(
+    tokenizer: Tokenizer, scores: list[np.ndarray], preceding_ids: list[int], top: int
+) -> Iterator[LensLayer]:
     """The prediction of each layer from its log probabilities, after the preceding tokens."""
-    final, predicted = scores[-1], int(scores[-1].argmax())
-    is_likely = np.exp(final) > 0
-    for number, log_probs in enumerate(scores):
-        probs = np.exp(log_probs)
-        is_possible = probs > 0
-        entropy = -float((probs[is_possible] * log_probs[is_possible]).sum()) / math.log(2)
-        divergence = float((np.exp(final[is_likely]) * (final[is_likely] - log_probs[is_likely])).sum()) / math.log(2)
-        best = np.argsort(-log_probs[: tokenizer.vocab_size], kind="stable")[:top].tolist()
+    final_log_probs, predicted_id = scores[-1], int(scores[-1].argmax())
+    is_likely = np.exp(final_log_probs) > 0
+    for index, log_probs in enumerate(scores):
+        probabilities = np.exp(log_probs)
+        is_possible = probabilities > 0
+        entropy = -float((probabilities[is_possible] * log_probs[is_possible]).sum()) / math.log(2)
+        divergence = float(
+            (np.exp(final_log_probs[is_likely]) * (final_log_probs[is_likely] - log_probs[is_likely])).sum()
+        ) / math.log(2)
+        top_token_ids = np.argsort(-log_probs[: tokenizer.vocab_size], kind="stable")[:top].tolist()
         candidates = tuple(
-            TokenCandidate(tokenizer.id_to_token(i), i, next_label(tokenizer, before, i), math.exp(log_probs[i]))
-            for i in best
+            TokenCandidate(
+                tokenizer.id_to_token(token_id),
+                token_id,
+                next_label(tokenizer, preceding_ids, token_id),
+                math.exp(log_probs[token_id]),
+            )
+            for token_id in top_token_ids
         )
-        rank = int((log_probs > log_probs[predicted]).sum()) + 1
-        yield LensLayer(number, math.exp(log_probs[predicted]), rank, entropy, max(divergence, 0.0), candidates)
+        rank = int((log_probs > log_probs[predicted_id]).sum()) + 1
+        yield LensLayer(index, math.exp(log_probs[predicted_id]), rank, entropy, max(divergence, 0.0), candidates)
 
 
 # --- Figure: candidates of every layer, probability, entropy and divergence ---
 
 
-def plot_logit_lens(lens: LogitLens, title: str, form: str) -> bytes:
+def plot_logit_lens(lens: LogitLens, title: str, file_format: str) -> bytes:
     names = [[shorten_label(candidate.text, 10) for candidate in layer.candidates] for layer in lens.layers]
     token_label = lens.tokens[lens.position - 1]
-    with plot_style([title, "“”", token_label, lens.predicted_token.text, *(name for line in names for name in line)]):
+    with plot_style(
+        [title, "“”", token_label, lens.predicted_token.text, *(name for layer_names in names for name in layer_names)]
+    ):
         columns = len(names[0])
         figure = new_figure(0.85 * columns + 5.2, 0.46 * len(names) + 1.7)
-        left, middle, right = figure.subplots(1, 3, width_ratios=(0.85 * columns, 1.7, 1.7), sharey=True)
-        _candidates(left, lens, names)
+        candidate_axes, probability_axes, entropy_axes = figure.subplots(
+            1, 3, width_ratios=(0.85 * columns, 1.7, 1.7), sharey=True
+        )
+        _plot_candidates(candidate_axes, lens, names)
         predicted = shorten_label(lens.predicted_token.text)
         layers = [layer.layer for layer in lens.layers]
         probabilities = [100 * layer.probability for layer in lens.layers]
         entropies, divergences = ([getattr(layer, name) for layer in lens.layers] for name in ("entropy", "divergence"))
         style: Any = {"ms": 3.5, "clip_on": False, "zorder": 3}
-        middle.plot(probabilities, layers, marker="o", color=BLUE, **style)
-        middle.set(xlim=(0, max(probabilities) * 1.1), xlabel=f"how sure of “{predicted}” (%)")
-        right.plot(entropies, layers, marker="o", color=SOFT, label="entropy: how unsure", **style)
-        right.plot(divergences, layers, marker="s", color=ACCENT, ls="--", label="KL: how far from the end", **style)
-        right.set(xlabel="bits", xlim=(0, max(*entropies, *divergences, 0.1) * 1.1))
-        figure.legend(*right.get_legend_handles_labels(), loc="outside lower right", ncols=2, frameon=False, fontsize=8)
-        for axes in (middle, right):
+        probability_axes.plot(probabilities, layers, marker="o", color=BLUE, **style)
+        probability_axes.set(xlim=(0, max(probabilities) * 1.1), xlabel=f"how sure of “{predicted}” (%)")
+        entropy_axes.plot(entropies, layers, marker="o", color=SOFT, label="entropy: how unsure", **style)
+        entropy_axes.plot(
+            divergences, layers, marker="s", color=ACCENT, ls="--", label="KL: how far from the end", **style
+        )
+        entropy_axes.set(xlabel="bits", xlim=(0, max(*entropies, *divergences, 0.1) * 1.1))
+        figure.legend(
+            *entropy_axes.get_legend_handles_labels(), loc="outside lower right", ncols=2, frameon=False, fontsize=8
+        )
+        for axes in (probability_axes, entropy_axes):
             axes.locator_params(axis="x", nbins=4)
             axes.grid(axis="both", color="#eceae6", lw=0.6)
             axes.tick_params(length=0, labelleft=False)
             axes.spines[["top", "right"]].set_visible(False)
-        after = f"comes after “{shorten_label(token_label)}”" if lens.head == "next" else "is hidden"
-        figure.suptitle(f"{title}\nwhat {after}, if each layer were the last", fontsize=11)
-        return figure_bytes(figure, form)
+        subject = f"comes after “{shorten_label(token_label)}”" if lens.head == "next" else "is hidden"
+        figure.suptitle(f"{title}\nwhat {subject}, if each layer were the last", fontsize=11)
+        return figure_bytes(figure, file_format)
 
 
-def _candidates(axes: Axes, lens: LogitLens, names: list[list[str]]) -> None:
+def _plot_candidates(axes: Axes, lens: LogitLens, names: list[list[str]]) -> None:
     """Candidates by rank, colored by probability; the final prediction is framed."""
     from matplotlib.patches import Rectangle
 
     probabilities = np.array([[candidate.probability for candidate in layer.candidates] for layer in lens.layers])
     axes.imshow(probabilities, cmap=blue_colormap(), vmin=0, vmax=1, aspect="auto", interpolation="nearest")
-    for row, (layer, line) in enumerate(zip(lens.layers, names, strict=True)):
-        for column, (candidate, name) in enumerate(zip(layer.candidates, line, strict=True)):
+    for row, (layer, layer_names) in enumerate(zip(lens.layers, names, strict=True)):
+        for column, (candidate, name) in enumerate(zip(layer.candidates, layer_names, strict=True)):
             color = "white" if candidate.probability > 0.55 else INK
             axes.text(column, row - 0.04, name, ha="center", va="bottom", fontsize=8.5, color=color)
-            percent = f"{candidate.probability:.1%}"
-            axes.text(column, row + 0.1, percent, ha="center", va="top", fontsize=6.5, color=color)
+            probability_text = f"{candidate.probability:.1%}"
+            axes.text(column, row + 0.1, probability_text, ha="center", va="top", fontsize=6.5, color=color)
             if candidate.id == lens.predicted_token.id:
                 frame = Rectangle((column - 0.47, row - 0.44), 0.94, 0.88, fill=False, edgecolor=ACCENT, lw=1.2)
                 axes.add_patch(frame)
     axes.set_yticks(range(len(names)), ["embedding", *(f"layer {layer.layer}" for layer in lens.layers[1:])])
     axes.set_xticks(range(len(names[0])), [str(rank + 1) for rank in range(len(names[0]))])
-    notes = label_notes([name for line in names for name in line])
+    notes = label_notes([name for layer_names in names for name in layer_names])
     axes.set_xlabel("; ".join(["likeliest first", "framed: what is said in the end", *notes]))
     axes.tick_params(length=0)

@@ -118,13 +118,13 @@ def find_occurrences(
     if max_occurrences < 1:
         raise InputError(f"--most is {max_occurrences}", hint="ask for at least 1 occurrence")
     finder = _OccurrenceFinder(word, sentences)
-    sample, seen, repeated = _EvenSample(max_occurrences), set[int](), 0
+    sample, seen_keys, num_repeated = _EvenSample(max_occurrences), set[int](), 0
     for text in texts:
         for occurrence in finder.find_in(replace(text, text=replace_surrogates(text.text))):
             key = hash((occurrence.sentence, occurrence.start, occurrence.sense))
-            repeated += key in seen
-            if key not in seen:
-                seen.add(key)
+            num_repeated += key in seen_keys
+            if key not in seen_keys:
+                seen_keys.add(key)
                 sample.add(occurrence)
     if not sample.total:
         if finder.parts:
@@ -132,7 +132,7 @@ def find_occurrences(
             message = f"{word!r} never stands by itself: it is a part of {other_forms}"
             raise InputError(message, hint="ask for one of these")
         raise InputError(f"no sentence has the word {word!r}", hint="ask for a word of the text, or give more text")
-    return OccurrenceSample(word, sample.items(), sample.total, repeated, finder.parts)
+    return OccurrenceSample(word, sample.items(), sample.total, num_repeated, finder.parts)
 
 
 class _OccurrenceFinder:
@@ -142,12 +142,12 @@ class _OccurrenceFinder:
     """
 
     def __init__(self, word: str, sentences: SentenceMode) -> None:
-        parts = replace_surrogates(word).split()
-        if not parts:
+        words = replace_surrogates(word).split()
+        if not words:
             raise InputError("the word is empty", hint="name a word, such as bank")
-        self.pattern = re.compile(r"\s+".join(map(re.escape, parts)), re.IGNORECASE)
+        self.pattern = re.compile(r"\s+".join(map(re.escape, words)), re.IGNORECASE)
         self.sentences: SentenceMode = sentences
-        self.chinese = has_han(parts[0][0]), has_han(parts[-1][-1])
+        self.chinese = has_han(words[0][0]), has_han(words[-1][-1])
         self.parts: Counter[str] = Counter()
         self.segmenter = Segmenter()
 
@@ -156,39 +156,42 @@ class _OccurrenceFinder:
             return
         ends = sentence_ends(text.text, self.sentences)
         current_index, line, line_position = -1, text.line, 0
-        sentence, begin, borders = "", 0, list[int]()
+        sentence, sentence_start, word_ends = "", 0, list[int]()
         for match in self.pattern.finditer(text.text):
             sentence_index = bisect_right(ends, match.start())
             if match.end() > ends[sentence_index]:  # crosses a sentence boundary
                 continue
             if sentence_index != current_index:
-                current_index, begin = sentence_index, ends[sentence_index - 1] if sentence_index else 0
-                raw_sentence = text.text[begin : ends[sentence_index]]
-                sentence, begin = raw_sentence.strip(), begin + len(raw_sentence) - len(raw_sentence.lstrip())
-                borders = [0, *self.segmenter.word_ends(sentence)] if any(self.chinese) else []
+                current_index, sentence_start = sentence_index, ends[sentence_index - 1] if sentence_index else 0
+                raw_sentence = text.text[sentence_start : ends[sentence_index]]
+                sentence, sentence_start = (
+                    raw_sentence.strip(),
+                    sentence_start + len(raw_sentence) - len(raw_sentence.lstrip()),
+                )
+                word_ends = [0, *self.segmenter.word_ends(sentence)] if any(self.chinese) else []
                 if line is not None and not text.is_record:
-                    line, line_position = line + text.text.count("\n", line_position, begin), begin
-            start, end = match.start() - begin, match.end() - begin
-            if longer_word := self._longer_word(sentence, start, end, borders):
+                    line, line_position = line + text.text.count("\n", line_position, sentence_start), sentence_start
+            start, end = match.start() - sentence_start, match.end() - sentence_start
+            if longer_word := self._longer_word(sentence, start, end, word_ends):
                 if longer_word in self.parts or len(self.parts) < MAX_OTHER_WORDS:
                     self.parts[longer_word] += 1
             else:
                 yield Occurrence(sentence, start, end, text.file, line, text.sense)
 
-    def _longer_word(self, sentence: str, start: int, end: int, borders: Sequence[int]) -> str:
+    def _longer_word(self, sentence: str, start: int, end: int, boundaries: Sequence[int]) -> str:
         """The longer word that contains this one, or ""."""
-        first, last = start, end
+        word_start, word_end = start, end
         if self.chinese[0]:
-            first = borders[bisect_right(borders, start) - 1]
+            word_start = boundaries[bisect_right(boundaries, start) - 1]
         else:
-            while first and _is_letter(sentence[first - 1]) and _is_letter(sentence[start]):
-                first -= 1
+            while word_start and _is_letter(sentence[word_start - 1]) and _is_letter(sentence[start]):
+                word_start -= 1
         if self.chinese[1]:
-            last = next(border for border in borders if border >= end)
+            word_end = next(border for border in boundaries if border >= end)
         else:
-            while last < len(sentence) and _is_letter(sentence[last]) and _is_letter(sentence[end - 1]):
-                last += 1
-        return sentence[first:last] if (first, last) != (start, end) else ""
+            while word_end < len(sentence) and _is_letter(sentence[word_end]) and _is_letter(sentence[end - 1]):
+                word_end += 1
+        return sentence[word_start:word_end] if (word_start, word_end) != (start, end) else ""
 
 
 def _is_letter(character: str) -> bool:
@@ -200,16 +203,18 @@ class _EvenSample:
     """An evenly spaced sample of a stream: every n-th item, where n doubles whenever too many are held."""
 
     def __init__(self, max_size: int) -> None:
-        self.most, self.total, self.step = max_size, 0, 1
-        self.held: list[Occurrence] = []
+        self.max_items, self.total, self.step = max_size, 0, 1
+        self.held_items: list[Occurrence] = []
 
     def add(self, occurrence: Occurrence) -> None:
         if self.total % self.step == 0:
-            self.held.append(occurrence)
+            self.held_items.append(occurrence)
         self.total += 1
-        if len(self.held) > OVERSAMPLING * self.most:
-            self.held, self.step = self.held[::2], 2 * self.step
+        if len(self.held_items) > OVERSAMPLING * self.max_items:
+            self.held_items, self.step = self.held_items[::2], 2 * self.step
 
     def items(self) -> tuple[Occurrence, ...]:
-        indices = np.linspace(0, len(self.held) - 1, min(self.most, len(self.held))).round().astype(int)
-        return tuple(self.held[index] for index in indices.tolist())
+        indices = (
+            np.linspace(0, len(self.held_items) - 1, min(self.max_items, len(self.held_items))).round().astype(int)
+        )
+        return tuple(self.held_items[index] for index in indices.tolist())

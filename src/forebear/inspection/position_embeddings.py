@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from forebear.inference.run import Run
 
-STEPS = (1, 2, 4, 8, 16, 32, 64)
+SHIFT_STEPS = (1, 2, 4, 8, 16, 32, 64)
 MIN_POSITIONS = 8  # minimum table size
 TEST_INTERVAL = 4  # every n-th position is held out from the fit
-PENALTIES = 10.0 ** np.arange(-14, 3)  # ridge penalties, relative to the largest squared singular value
+RIDGE_PENALTIES = 10.0 ** np.arange(-14, 3)  # ridge penalties, relative to the largest squared singular value
 
 
 @dataclass(frozen=True)
@@ -64,18 +64,18 @@ class PositionTable:
     @property
     def cosines(self) -> np.ndarray:
         """(n, n) cosines of all pairs of positions."""
-        units = unit_rows(self.table)
-        return units @ units.T
+        unit_vectors = unit_rows(self.table)
+        return unit_vectors @ unit_vectors.T
 
     @property
     def by_distance(self) -> np.ndarray:
         """(n,) mean cosine by distance."""
         cosines = self.cosines
-        return np.array([np.diagonal(cosines, far).mean() for far in range(len(cosines))])
+        return np.array([np.diagonal(cosines, distance).mean() for distance in range(len(cosines))])
 
     def to_dict(self) -> dict[str, Any]:
-        positions, width = self.table.shape
-        data: dict[str, Any] = {"name": self.name, "placing": self.kind, "positions": positions, "width": width}
+        num_positions, width = self.table.shape
+        data: dict[str, Any] = {"name": self.name, "placing": self.kind, "positions": num_positions, "width": width}
         data["cosine_by_distance"] = [round(float(cosine), 6) for cosine in self.by_distance]
         return data | {"steps": [step.to_dict() for step in self.steps]}
 
@@ -101,7 +101,7 @@ def position_table(run: Run | None = None, *, width: int | None = None, count: i
             message = f"the run has {len(table):,} positions, fewer than {count:,}"
             raise InputError(message, hint=f"give at most {len(table):,}")
         table = table[: _validate_count(len(table) if count is None else count)]
-    steps = [step for step in STEPS if step <= len(table) // 2]  # leaves enough positions to fit and test a map
+    steps = [step for step in SHIFT_STEPS if step <= len(table) // 2]  # leaves enough positions to fit and test a map
     return PositionTable(name, kind, table, tuple(_measure_shift(table, kind, step) for step in steps))
 
 
@@ -129,14 +129,14 @@ def rotation_matrix(width: int, step: int) -> np.ndarray:
 def _measure_shift(table: np.ndarray, kind: str, step: int) -> PositionShift:
     from forebear.nn.embedding import sinusoid_table
 
-    positions, width = table.shape
+    num_positions, width = table.shape
     even_width, rotation_error = width // 2 * 2, None  # for odd widths the last sine has no cosine
     if kind == "sinusoid":
-        sinusoid = table if width == even_width else sinusoid_table(positions, even_width).double().numpy()
+        sinusoid = table if width == even_width else sinusoid_table(num_positions, even_width).double().numpy()
         rotation_error = float(np.abs(sinusoid[step:] - sinusoid[:-step] @ rotation_matrix(even_width, step).T).max())
-    noise = np.random.default_rng(0).normal(size=table.shape)
-    tables = (table, sinusoid_table(positions, width).double().numpy(), noise)
-    return PositionShift(step, rotation_error, *(linear_map_error(compared, step) for compared in tables))
+    noise_table = np.random.default_rng(0).normal(size=table.shape)
+    tables = (table, sinusoid_table(num_positions, width).double().numpy(), noise_table)
+    return PositionShift(step, rotation_error, *(linear_map_error(compared_table, step) for compared_table in tables))
 
 
 def linear_map_error(table: np.ndarray, step: int) -> float:
@@ -156,23 +156,23 @@ def fit_linear_map(before: np.ndarray, after: np.ndarray) -> np.ndarray:
 
     Without a penalty as many positions as dimensions are fitted exactly, by a map that generalizes badly.
     """
-    u, lengths, vt = np.linalg.svd(before, full_matrices=False)
+    u, singular_values, vt = np.linalg.svd(before, full_matrices=False)
     targets = u.T @ after
     unreachable, leverage_rest = after - u @ targets, np.maximum(1 - (u**2).sum(1), 0.0)  # outside the column space
-    lowest_error, gains = np.inf, np.zeros_like(lengths)
-    for penalty in lengths[0] ** 2 * PENALTIES:
-        shrinkage = penalty / (lengths**2 + penalty)
+    lowest_error, gains = np.inf, np.zeros_like(singular_values)
+    for penalty in singular_values[0] ** 2 * RIDGE_PENALTIES:
+        shrinkage = penalty / (singular_values**2 + penalty)
         residual = unreachable + u @ (shrinkage[:, None] * targets)
         loo_residual = residual / (leverage_rest + u**2 @ shrinkage)[:, None]  # leave-one-out residual
         if (loo_residual**2).sum() < lowest_error:
-            lowest_error, gains = (loo_residual**2).sum(), lengths / (lengths**2 + penalty)
+            lowest_error, gains = (loo_residual**2).sum(), singular_values / (singular_values**2 + penalty)
     return vt.T @ (gains[:, None] * targets)
 
 
 # --- Figure: the table, cosines of positions, and map errors ---
 
 
-def plot_positions(positions: PositionTable, title: str, form: str) -> bytes:
+def plot_positions(positions: PositionTable, title: str, file_format: str) -> bytes:
     with plot_style([title]):
         figure = new_figure(10.5, 7.4)
         grid = figure.subplot_mosaic([["table", "cosines"], ["distance", "steps"]], height_ratios=(1.7, 1))
@@ -193,16 +193,16 @@ def plot_positions(positions: PositionTable, title: str, form: str) -> bytes:
         for name in ("distance", "steps"):
             grid[name].spines[["top", "right"]].set_visible(False)
         figure.suptitle(title, fontsize=11)
-        return figure_bytes(figure, form)
+        return figure_bytes(figure, file_format)
 
 
 def _plot_shifts(axes: Axes, positions: PositionTable) -> None:
     """Error of the best map by step; for sinusoids also of the exact rotation."""
     steps = range(len(positions.steps))
-    lines = {"a sinusoid": ("sinusoid_error", SOFT, "--"), "random numbers": ("noise_error", SOFT, ":")}
+    curves = {"a sinusoid": ("sinusoid_error", SOFT, "--"), "random numbers": ("noise_error", SOFT, ":")}
     if positions.kind != "sinusoid":
-        lines = {"this table": ("map_error", BLUE, "-"), **lines}
-    for name, (field, color, style) in lines.items():
+        curves = {"this table": ("map_error", BLUE, "-"), **curves}
+    for name, (field, color, style) in curves.items():
         values = [100 * getattr(step, field) for step in positions.steps]
         axes.plot(steps, values, color=color, ls=style, marker="o", ms=3, label=name)
     rotation_errors = [step.rotation_error for step in positions.steps if step.rotation_error is not None]
@@ -213,4 +213,4 @@ def _plot_shifts(axes: Axes, positions: PositionTable) -> None:
     axes.set(xlabel="so many positions further", ylabel="variance missed (%)", ylim=(-4, None))
     axes.set_title("is a step the same linear map everywhere? what the best one misses")
     axes.set_xticks(steps, [str(step.step) for step in positions.steps])
-    axes.legend(frameon=False, fontsize=8, loc="center", bbox_to_anchor=(0.5, 0.68), ncols=len(lines))
+    axes.legend(frameon=False, fontsize=8, loc="center", bbox_to_anchor=(0.5, 0.68), ncols=len(curves))

@@ -139,10 +139,10 @@ def silhouettes(distances: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """(n,) (b - a) / max(a, b) of mean distances: a in the cluster, b to the nearest other one; 0 for singletons."""
     if not labels.any():  # only one cluster
         return np.zeros(len(labels))
-    members = np.eye(int(labels.max()) + 1)[labels]
-    sizes, sums, rows = members.sum(0), distances @ members, np.arange(len(labels))
+    membership = np.eye(int(labels.max()) + 1)[labels]
+    sizes, sums, rows = membership.sum(0), distances @ membership, np.arange(len(labels))
     within = sums[rows, labels] / np.maximum(sizes[labels] - 1, 1)
-    between = np.where(members > 0, np.inf, sums / sizes)
+    between = np.where(membership > 0, np.inf, sums / sizes)
     nearest_other = between.min(1)
     values = (nearest_other - within) / np.maximum(np.maximum(within, nearest_other), 1e-12)
     return np.where(sizes[labels] > 1, values, 0.0)
@@ -151,7 +151,7 @@ def silhouettes(distances: np.ndarray, labels: np.ndarray) -> np.ndarray:
 def project_to_means(vectors: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """(n, clusters - 1) vectors projected onto the span of the cluster means."""
     center = vectors.mean(0)
-    means = np.stack([vectors[labels == number].mean(0) for number in range(int(labels.max()) + 1)])
+    means = np.stack([vectors[labels == cluster_id].mean(0) for cluster_id in range(int(labels.max()) + 1)])
     return (vectors - center) @ np.linalg.svd(means - center, full_matrices=False)[2][: len(means) - 1].T
 
 
@@ -160,27 +160,27 @@ def _score_candidates(
 ) -> tuple[ClusterCandidate, ...]:
     """Candidates with 2 to `max_clusters` clusters."""
     candidates = []
-    for count in range(2, max_clusters + 1):
-        labels = cut_tree(tree, count)
+    for num_clusters in range(2, max_clusters + 1):
+        labels = cut_tree(tree, num_clusters)
         separations = silhouettes(cosine_distances(project_to_means(vectors, labels)), labels)
         silhouette = float(silhouettes(distances, labels).mean())
-        candidates.append(ClusterCandidate(count, silhouette, float(separations.mean())))
+        candidates.append(ClusterCandidate(num_clusters, silhouette, float(separations.mean())))
     return tuple(candidates)
 
 
 def _random_baseline(vectors: np.ndarray, max_clusters: int) -> SilhouetteBaseline:
     """Baseline from random unit vectors of a normal distribution with the same mean and covariance."""
-    rows = vectors.astype(np.float64)
-    center = rows.mean(0)
-    _, lengths, directions = np.linalg.svd(rows - center, full_matrices=False)
-    scaled_directions = (lengths / np.sqrt(len(rows) - 1))[:, None] * directions
-    rng, best = np.random.default_rng(0), []
+    float_vectors = vectors.astype(np.float64)
+    center = float_vectors.mean(0)
+    _, singular_values, directions = np.linalg.svd(float_vectors - center, full_matrices=False)
+    scaled_directions = (singular_values / np.sqrt(len(float_vectors) - 1))[:, None] * directions
+    rng, best_candidates = np.random.default_rng(0), []
     for _ in range(NUM_RANDOM_CLOUDS):
-        cloud = unit_rows(center + rng.normal(size=(len(rows), len(scaled_directions))) @ scaled_directions)
+        cloud = unit_rows(center + rng.normal(size=(len(float_vectors), len(scaled_directions))) @ scaled_directions)
         distances = cosine_distances(cloud)
         candidates = _score_candidates(cloud, distances, ward_tree(distances), max_clusters)
-        best.append(max(candidates, key=attrgetter("silhouette")))
-    scores, separations = np.array([(candidate.silhouette, candidate.separation) for candidate in best]).T
+        best_candidates.append(max(candidates, key=attrgetter("silhouette")))
+    scores, separations = np.array([(candidate.silhouette, candidate.separation) for candidate in best_candidates]).T
     return SilhouetteBaseline(float(scores.mean()), float(np.quantile(separations, BASELINE_QUANTILE)))
 
 
@@ -235,12 +235,12 @@ def adjusted_rand_index(cluster_ids: np.ndarray, labels: Sequence[str]) -> float
     1 is a perfect match; 0 is chance level, and always the value of a single cluster.
     """
 
-    def pairs(counts: np.ndarray) -> float:
+    def num_pairs(counts: np.ndarray) -> float:
         return float((counts * (counts - 1) / 2).sum())
 
     table = _contingency_table(cluster_ids, labels)
-    same_pairs, cluster_pairs, label_pairs = pairs(table), pairs(table.sum(1)), pairs(table.sum(0))
-    expected = cluster_pairs * label_pairs / max(pairs(np.array([len(cluster_ids)])), 1)
+    same_pairs, cluster_pairs, label_pairs = num_pairs(table), num_pairs(table.sum(1)), num_pairs(table.sum(0))
+    expected = cluster_pairs * label_pairs / max(num_pairs(np.array([len(cluster_ids)])), 1)
     maximum = (cluster_pairs + label_pairs) / 2
     return (same_pairs - expected) / (maximum - expected) if maximum > expected else float(same_pairs == maximum)
 

@@ -61,9 +61,9 @@ class OccurrenceVectors:
     @cached_property
     def is_by_spelling(self) -> bool:
         """Whether the vector depends on the spelling of the word only."""
-        firsts: dict[str, np.ndarray] = {}
+        first_vectors: dict[str, np.ndarray] = {}
         rows = zip(self.occurrences, self.vectors, strict=True)
-        differences = (firsts.setdefault(occurrence.surface, vector) - vector for occurrence, vector in rows)
+        differences = (first_vectors.setdefault(occurrence.surface, vector) - vector for occurrence, vector in rows)
         return all(np.abs(difference).max() <= SAME_VECTOR_DISTANCE for difference in differences)
 
 
@@ -89,32 +89,32 @@ def contextual_vectors(run: Run, sample: OccurrenceSample, layers: LayerChoice |
 
 def static_vectors(run: Run, sample: OccurrenceSample) -> OccurrenceVectors:
     """Rows of the network's token embedding; without such a table its layer 0, to which positions may be added."""
-    table = dict(run.model.named_parameters()).get(TOKEN_TABLE_TENSOR)
-    if table is None:
+    table_parameter = dict(run.model.named_parameters()).get(TOKEN_TABLE_TENSOR)
+    if table_parameter is None:
         embedding = run.model.encoder.embedding
         is_static = embedding is None or embedding.placing == "none"
         source = ", layer 0" if is_static else ", layer 0, with places"
         return _collect_vectors(run, source, sample, _word_vectors(run, sample, layers=0), is_static=is_static)
-    rows = table.detach().float().cpu().numpy()
-    return _collect_vectors(run, ", its table", sample, _token_vectors(run, sample, rows), is_static=True)
+    token_table = table_parameter.detach().float().cpu().numpy()
+    return _collect_vectors(run, ", its table", sample, _token_vectors(run, sample, token_table), is_static=True)
 
 
 def _collect_vectors(
     run: Run, source: str, sample: OccurrenceSample, vectors: Iterator[np.ndarray | None], *, is_static: bool = False
 ) -> OccurrenceVectors:
     pairs = zip(sample.occurrences, vectors, strict=True)
-    usable = [(occurrence, vector) for occurrence, vector in pairs if vector is not None]
-    if not usable:
+    with_vectors = [(occurrence, vector) for occurrence, vector in pairs if vector is not None]
+    if not with_vectors:
         message = f"none of the places where {sample.word!r} stands has tokens of its own"
         raise InputError(message, file=run.folder.path, hint="ask for a longer word, or a run with smaller tokens")
-    occurrences, rows = zip(*usable, strict=True)
+    occurrences, rows = zip(*with_vectors, strict=True)
     return OccurrenceVectors(run.name + source, occurrences, unit_rows(np.stack(rows).astype(np.float64)), is_static)
 
 
 def _word_vectors(run: Run, sample: OccurrenceSample, **options: Any) -> Iterator[np.ndarray | None]:
     """Mean vector of the words within an occurrence, or of those that overlap it."""
-    for begin in range(0, len(sample.occurrences), SENTENCES_PER_BATCH):
-        batch = sample.occurrences[begin : begin + SENTENCES_PER_BATCH]
+    for batch_start in range(0, len(sample.occurrences), SENTENCES_PER_BATCH):
+        batch = sample.occurrences[batch_start : batch_start + SENTENCES_PER_BATCH]
         embedded = run.embed([occurrence.sentence for occurrence in batch], words=True, normalise=False, **options)
         for occurrence, text in zip(batch, embedded, strict=True):
             start, end = occurrence.start, occurrence.end
@@ -124,12 +124,16 @@ def _word_vectors(run: Run, sample: OccurrenceSample, **options: Any) -> Iterato
             yield np.mean(vectors, axis=0) if vectors else None
 
 
-def _token_vectors(run: Run, sample: OccurrenceSample, rows: np.ndarray) -> Iterator[np.ndarray | None]:
+def _token_vectors(run: Run, sample: OccurrenceSample, token_table: np.ndarray) -> Iterator[np.ndarray | None]:
     for occurrence in sample.occurrences:
-        pieces = run.tokenizer.encode(occurrence.sentence)
-        token_spans = zip(pieces.ids.tolist(), pieces.spans, strict=True)
-        ids = [i for i, (begin, end) in token_spans if begin < occurrence.end and end > occurrence.start]
-        yield rows[ids].mean(0) if ids else None
+        encoding = run.tokenizer.encode(occurrence.sentence)
+        token_spans = zip(encoding.ids.tolist(), encoding.spans, strict=True)
+        ids = [
+            token_id
+            for token_id, (token_start, token_end) in token_spans
+            if token_start < occurrence.end and token_end > occurrence.start
+        ]
+        yield token_table[ids].mean(0) if ids else None
 
 
 def _describe_layers(layers: LayerChoice) -> str:
@@ -145,12 +149,12 @@ def _describe_layers(layers: LayerChoice) -> str:
 
 
 MAX_OCCURRENCES = 200  # default maximum number of occurrences
-NEAR = 6  # characters of context on either side that identify near-duplicates
-SHOWN = 4  # spellings listed
-SAME = "every occurrence has the same vector"
-LOOKS_BACK = "looks back: what it makes of a word does not know what comes behind it"
-SAME_BY_SPELLING = "occurrences that are written alike have the same vector"
-IN_ANY_CONTEXT = ", whatever stands around"
+NEAR_DUPLICATE_CHARACTERS = 6  # characters of context on either side that identify near-duplicates
+MAX_LISTED_SPELLINGS = 4  # spellings listed
+SAME_VECTOR_NOTE = "every occurrence has the same vector"
+CAUSAL_NOTE = "looks back: what it makes of a word does not know what comes behind it"
+SAME_BY_SPELLING_NOTE = "occurrences that are written alike have the same vector"
+ANY_CONTEXT_NOTE = ", whatever stands around"
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +171,7 @@ class SenseCluster:
     @classmethod
     def from_vectors(cls, vectors: np.ndarray, is_member: np.ndarray) -> SenseCluster:
         order = np.argsort(-np.round(vectors @ vectors[is_member].mean(0), 9), kind="stable")
-        return cls(tuple(int(number) for number in order if is_member[number]), mean_cosine(vectors[is_member]))
+        return cls(tuple(int(index) for index in order if is_member[index]), mean_cosine(vectors[is_member]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,8 +186,10 @@ class RunSenses(OccurrenceVectors):
 
     @cached_property
     def groups(self) -> list[SenseCluster]:
-        numbers = range(self.clustering.num_clusters)
-        return [SenseCluster.from_vectors(self.vectors, self.clustering.labels == number) for number in numbers]
+        cluster_ids = range(self.clustering.num_clusters)
+        return [
+            SenseCluster.from_vectors(self.vectors, self.clustering.labels == cluster_id) for cluster_id in cluster_ids
+        ]
 
     @cached_property
     def similarity(self) -> float:
@@ -199,27 +205,27 @@ class RunSenses(OccurrenceVectors):
     def conclusion(self) -> str:
         """The result in a few words."""
         clustering = self.clustering
-        context_note = IN_ANY_CONTEXT if self.is_static else ""
+        context_note = ANY_CONTEXT_NOTE if self.is_static else ""
         if clustering.num_distinct == 1:
-            return SAME + context_note
+            return SAME_VECTOR_NOTE + context_note
         if self.is_by_spelling:
-            surfaces = list(dict.fromkeys(occurrence.surface for occurrence in self.occurrences))[:SHOWN]
-            return f"{SAME_BY_SPELLING}{context_note} ({', '.join(surfaces)})"
+            surfaces = list(dict.fromkeys(occurrence.surface for occurrence in self.occurrences))[:MAX_LISTED_SPELLINGS]
+            return f"{SAME_BY_SPELLING_NOTE}{context_note} ({', '.join(surfaces)})"
         if clustering.num_clusters > 1:
             groups = f"{clustering.num_clusters} groups, silhouette {clustering.silhouette:.2f}"
             return groups + self._baseline_note(clustering.num_clusters)
         if clustering.best is None:
             return "one group, as was asked"
-        best = f"the best {clustering.best.num_clusters} have a silhouette of {clustering.best.silhouette:.2f}"
-        return f"no groups beyond chance: {best}{self._baseline_note(clustering.best.num_clusters)}"
+        best_note = f"the best {clustering.best.num_clusters} have a silhouette of {clustering.best.silhouette:.2f}"
+        return f"no groups beyond chance: {best_note}{self._baseline_note(clustering.best.num_clusters)}"
 
-    def _baseline_note(self, groups: int) -> str:
+    def _baseline_note(self, num_clusters: int) -> str:
         """Comparison of this number of clusters with random clouds."""
         candidates = {candidate.num_clusters: candidate for candidate in self.clustering.candidates}
-        if groups not in candidates or self.clustering.baseline is None:
+        if num_clusters not in candidates or self.clustering.baseline is None:
             return ""
-        separation, chance = candidates[groups].separation, self.clustering.baseline.separation
-        return f"; where they lie apart {separation:.2f}, clouds without groups up to {chance:.2f}"
+        separation, baseline_separation = candidates[num_clusters].separation, self.clustering.baseline.separation
+        return f"; where they lie apart {separation:.2f}, clouds without groups up to {baseline_separation:.2f}"
 
     @property
     def note(self) -> str:
@@ -228,12 +234,15 @@ class RunSenses(OccurrenceVectors):
             return self.conclusion
         return "no groups beyond chance" if self.clustering.candidates and self.clustering.num_clusters == 1 else ""
 
-    def typical_occurrences(self, group: int, max_count: int) -> list[Occurrence]:
+    def typical_occurrences(self, cluster_id: int, max_count: int) -> list[Occurrence]:
         """Most typical occurrences of a cluster without near-duplicates."""
         by_context: dict[tuple[str, str], Occurrence] = {}
-        for member in self.groups[group].members if max_count else ():
+        for member in self.groups[cluster_id].members if max_count else ():
             occurrence = self.occurrences[member]
-            contexts = occurrence.before[-NEAR:].casefold(), occurrence.after[:NEAR].casefold()
+            contexts = (
+                occurrence.before[-NEAR_DUPLICATE_CHARACTERS:].casefold(),
+                occurrence.after[:NEAR_DUPLICATE_CHARACTERS].casefold(),
+            )
             by_context.setdefault(contexts, occurrence)
             if len(by_context) == max_count:
                 break
@@ -251,10 +260,10 @@ class RunSenses(OccurrenceVectors):
             data |= {"agreement": agreement.to_dict(), "agreement_in_as_many_groups": gold_agreement.to_dict()}
         points, explained_variance = self.plane
         data["explained_variance"] = [round(ratio, 4) for ratio in explained_variance]
-        figures = zip(*points.T.tolist(), self.clustering.silhouettes.tolist(), strict=True)
+        coordinates = zip(*points.T.tolist(), self.clustering.silhouettes.tolist(), strict=True)
         occurrences = [
             occurrence.to_dict() | {"x": round(x, 4), "y": round(y, 4), "silhouette": round(own_silhouette, 4)}
-            for occurrence, (x, y, own_silhouette) in zip(self.occurrences, figures, strict=True)
+            for occurrence, (x, y, own_silhouette) in zip(self.occurrences, coordinates, strict=True)
         ]
         data["groups"] = [
             {"size": len(group.members), "cohesion": round(group.cohesion, 4)}
@@ -340,22 +349,24 @@ def analyze_occurrences(
     """The same for given occurrences."""
     vector_sets = [contextual_vectors(run, sample, layers)]
     if beside is not None:
-        vector_sets += [contextual_vectors(other, sample) for other in beside]
+        vector_sets += [contextual_vectors(other_run, sample) for other_run in beside]
     elif not is_word_table(run):
         vector_sets.append(static_vectors(run, sample))
     notes = list(sample.notes())
-    for item in vector_sets:
-        if num_missing := len(sample.occurrences) - len(item.occurrences):
-            notes.append(f"{item.name}: {num_missing:,} occurrences have no vector of their own")
-    for other in (run, *(beside or ())):
-        if not is_word_table(other) and other.model.encoder.sees == "past":
-            notes.append(f"{other.name} {LOOKS_BACK}")
-    result, *others = [_cluster_occurrences(item, sample.word, groups) for item in vector_sets]
-    for item in (result, *others):
-        if groups is not None and item.clustering.num_clusters < groups:
-            reason = f"there are {item.clustering.num_distinct} different vectors"
-            notes.append(f"{item.name}: no {groups} groups, as {reason}")
-    labels = dict.fromkeys(item.sense for item in sample.occurrences if item.sense is not None)
+    for senses_of_run in vector_sets:
+        if num_missing := len(sample.occurrences) - len(senses_of_run.occurrences):
+            notes.append(f"{senses_of_run.name}: {num_missing:,} occurrences have no vector of their own")
+    for other_run in (run, *(beside or ())):
+        if not is_word_table(other_run) and other_run.model.encoder.sees == "past":
+            notes.append(f"{other_run.name} {CAUSAL_NOTE}")
+    result, *others = [_cluster_occurrences(senses_of_run, sample.word, groups) for senses_of_run in vector_sets]
+    for senses_of_run in (result, *others):
+        if groups is not None and senses_of_run.clustering.num_clusters < groups:
+            reason = f"there are {senses_of_run.clustering.num_distinct} different vectors"
+            notes.append(f"{senses_of_run.name}: no {groups} groups, as {reason}")
+    labels = dict.fromkeys(
+        senses_of_run.sense for senses_of_run in sample.occurrences if senses_of_run.sense is not None
+    )
     return SenseAnalysis(sample.word, result, tuple(others), tuple(labels), tuple(notes))
 
 
@@ -368,8 +379,8 @@ def _cluster_occurrences(occurrence_vectors: OccurrenceVectors, word: str, group
     senses, agreement = [occurrence.sense for occurrence in occurrences if occurrence.sense is not None], None
     if len(senses) == len(vectors):
         tree = ward_tree(cosine_distances(vectors))
-        as_many = order_by_size(cut_tree(tree, min(len(set(senses)), clustering.num_distinct)))
-        gold_agreement = ClusterAgreement.from_clusters(as_many, senses)
+        gold_labels = order_by_size(cut_tree(tree, min(len(set(senses)), clustering.num_distinct)))
+        gold_agreement = ClusterAgreement.from_clusters(gold_labels, senses)
         agreement = ClusterAgreement.from_clusters(clustering.labels, senses), gold_agreement
     return RunSenses(occurrence_vectors.name, occurrences, vectors, occurrence_vectors.is_static, clustering, agreement)
 

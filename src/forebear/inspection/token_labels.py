@@ -13,39 +13,39 @@ from forebear.inference.stream_decode import readable_token, token_bytes
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
 
-START, END = "(start)", "(end)"
-JOINED = "·"  # marks a continuation piece
-PARTS = 8  # tokens per character at most: one per byte
-WHY_JOINED = f"{JOINED}x: goes on with the word before it"
-WHY_PARTS = "x 1/2: the first of two pieces of a character"
-PART = re.compile(r".+ \d/\d")
+START_LABEL, END_LABEL = "(start)", "(end)"
+CONTINUATION_MARK = "·"  # marks a continuation piece
+MAX_CHARACTER_TOKENS = 8  # tokens per character at most: one per byte
+CONTINUATION_NOTE = f"{CONTINUATION_MARK}x: goes on with the word before it"
+SPLIT_CHARACTER_NOTE = "x 1/2: the first of two pieces of a character"
+SPLIT_CHARACTER_LABEL = re.compile(r".+ \d/\d")
 
 
-def token_labels(tokenizer: Tokenizer, ids: Sequence[int], end: int | None = None) -> tuple[str, ...]:
+def token_labels(tokenizer: Tokenizer, ids: Sequence[int], boundary_id: int | None = None) -> tuple[str, ...]:
     """Labels of a sequence of tokens.
 
     Continuation pieces start with "·", pieces that start a word with nothing: neither ## nor a sign for the space.
-    Tokens that form a character only together are numbered parts of it. `end` is the token around texts, labeled
-    (start) and (end); default: the token with both roles.
+    Tokens that form a character only together are numbered parts of it. `boundary_id` is the token around texts,
+    labeled (start) and (end); default: the token with both roles.
     """
-    if end is None and tokenizer.special_roles.get("start") == tokenizer.special_roles.get("end"):
-        end = tokenizer.special_roles.get("end")
+    if boundary_id is None and tokenizer.special_roles.get("start") == tokenizer.special_roles.get("end"):
+        boundary_id = tokenizer.special_roles.get("end")
     split_labels = dict(_split_characters(tokenizer, ids))
-    labels, previous = [], ""
+    labels, previous_text = [], ""
     for position, token_id in enumerate(ids):
-        if token_id == end:
-            label, previous = START if position == 0 else END, ""
+        if token_id == boundary_id:
+            label, previous_text = START_LABEL if position == 0 else END_LABEL, ""
         elif position in split_labels:
-            label, previous = split_labels[position]
+            label, previous_text = split_labels[position]
         else:
-            label, previous = _label(tokenizer, token_id, previous)
+            label, previous_text = _label(tokenizer, token_id, previous_text)
         labels.append(label if label.isprintable() else repr(label)[1:-1])
     return tuple(labels)
 
 
-def next_label(tokenizer: Tokenizer, ids: Sequence[int], number: int) -> str:
+def next_label(tokenizer: Tokenizer, ids: Sequence[int], token_id: int) -> str:
     """The label of a token after these."""
-    return token_labels(tokenizer, [*ids[-1:], number])[-1]
+    return token_labels(tokenizer, [*ids[-1:], token_id])[-1]
 
 
 def resolve_number(value: int, count: int, noun: str, verb: str = "give") -> int:
@@ -58,8 +58,10 @@ def resolve_number(value: int, count: int, noun: str, verb: str = "give") -> int
 
 def label_notes(names: Sequence[str]) -> list[str]:
     """Explanations that these labels need."""
-    joined = any(name.startswith(JOINED) and len(name) > 1 for name in names)
-    return [WHY_JOINED] * joined + [WHY_PARTS] * any(map(PART.fullmatch, names))
+    has_continuation = any(name.startswith(CONTINUATION_MARK) and len(name) > 1 for name in names)
+    return [CONTINUATION_NOTE] * has_continuation + [SPLIT_CHARACTER_NOTE] * any(
+        map(SPLIT_CHARACTER_LABEL.fullmatch, names)
+    )
 
 
 def _label(tokenizer: Tokenizer, token_id: int, previous: str) -> tuple[str, str]:
@@ -68,12 +70,14 @@ def _label(tokenizer: Tokenizer, token_id: int, previous: str) -> tuple[str, str
     if token_id in tokenizer.special_ids:
         return text, ""
     if tokenizer.continuation_mask[token_id]:
-        return JOINED + text.removeprefix(tokenizer.continuation_prefix), text
+        return CONTINUATION_MARK + text.removeprefix(tokenizer.continuation_prefix), text
     if tokenizer.kind != "bytepair":
         return text, text
     if len(text) > 1 and text[0] == "␣" and text[1] not in "␣⏎":
         return text[1:], text
-    return (JOINED + text if _is_spaced_script(previous[-1:]) and _is_spaced_script(text[:1]) else text), text
+    return (
+        CONTINUATION_MARK + text if _is_spaced_script(previous[-1:]) and _is_spaced_script(text[:1]) else text
+    ), text
 
 
 def _is_spaced_script(character: str) -> bool:
@@ -90,7 +94,7 @@ def _split_characters(tokenizer: Tokenizer, ids: Sequence[int]) -> Iterator[tupl
     ]
     position = 0
     while position < len(token_texts):
-        count = _num_character_tokens(token_texts[position : position + PARTS])
+        count = _num_character_tokens(token_texts[position : position + MAX_CHARACTER_TOKENS])
         if count > 1:
             text = b"".join(token_texts[position : position + count]).decode().strip(" ")
             yield from ((position + index, (f"{text} {index + 1}/{count}", text)) for index in range(count))

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 DATA_HEADER = "\\data\\"  # first line of the format
 BOS, EOS, UNK = "<s>", "</s>", "<unk>"
-UNK_UPPER = "<UNK>"  # spelling of some programs
+UPPERCASE_UNK = "<UNK>"  # spelling of some programs
 BOS_ID, EOS_ID = -1, 1  # while reading; <unk> is 0
-MARKER_IDS = {BOS: BOS_ID, EOS: EOS_ID, UNK: 0, UNK_UPPER: 0}  # words with a special meaning
+MARKER_IDS = {BOS: BOS_ID, EOS: EOS_ID, UNK: 0, UPPERCASE_UNK: 0}  # words with a special meaning
 BOM = b"\xef\xbb\xbf"  # some programs write it at the beginning of UTF-8
 FORMAT_HINT = "give an ARPA file or a folder of transformers; text is trained on with forebear pretrain"
 REPAIR_HINT = "mend this line, or have the program that wrote the file write it again"
@@ -65,16 +65,16 @@ class ArpaLineReader:
         """Blocks of complete lines, each line with its newline."""
         try:
             with PeekableStream(self.path) as stream:
-                rest = stream.read(len(BOM)).removeprefix(BOM)
+                remainder = stream.read(len(BOM)).removeprefix(BOM)
                 while block := stream.read(BLOCK_BYTES):
                     end = block.rfind(b"\n") + 1
                     if end:
-                        yield rest + block[:end]
-                    rest = block[end:] if end else rest + block
-                    if len(rest) > MAX_LINE_BYTES:
+                        yield remainder + block[:end]
+                    remainder = block[end:] if end else remainder + block
+                    if len(remainder) > MAX_LINE_BYTES:
                         raise InputError(f"this line does not end within {MAX_LINE_BYTES >> 20} MiB", hint=FORMAT_HINT)
-                if rest:
-                    yield rest + b"\n"
+                if remainder:
+                    yield remainder + b"\n"
         except InputError as error:
             # How many lines the corrupt compressed part held is unknown.
             line = None if "cannot be read" in error.message else self.line_number + 1
@@ -183,14 +183,14 @@ class ArpaLineReader:
         try:
             if not n + 1 <= len(fields) <= n + 2:
                 raise ValueError
-            value, backoff = float(fields[0]), float(fields[n + 1]) if len(fields) == n + 2 else 0.0
+            log10_prob, backoff = float(fields[0]), float(fields[n + 1]) if len(fields) == n + 2 else 0.0
         except ValueError:
             raise self.error(f"not log10 P, {n} words and perhaps a back-off weight: {line[:60]!r}") from None
-        if not value <= 0 or not backoff < MAX_BACKOFF:
+        if not log10_prob <= 0 or not backoff < MAX_BACKOFF:
             raise self.error(f"{fields[0]} is no log10 of a probability, or {backoff} no weight")
         if is_highest and backoff:
             raise self.error("one of the longest n-grams has a back-off weight")
-        return value, fields[1 : n + 1], backoff
+        return log10_prob, fields[1 : n + 1], backoff
 
     def ngram_ids(self, words: list[str]) -> list[int]:
         try:
@@ -219,18 +219,18 @@ class ArpaBlockReader(ArpaLineReader):
         # A line takes at least two bytes per field: memory must not depend on what the header declares.
         capacity = min(size, max(MIN_CAPACITY, self.path.stat().st_size // (2 * n + 2)))
         rows, log_probs = np.empty((capacity, n), np.int32), np.empty(capacity)
-        backoffs, words, read = None if is_highest else np.empty(capacity), [], 0
-        while read < size:
+        backoffs, words, num_read = None if is_highest else np.empty(capacity), [], 0
+        while num_read < size:
             if not self.has_more():
                 raise self.error(f"the file ends before its {size} {n}-grams do", TRUNCATED_HINT)
-            if read == len(log_probs):
-                _resize_arrays(min(size, 2 * read), rows, log_probs, backoffs)
-            weights = None if backoffs is None else backoffs[read:]
+            if num_read == len(log_probs):
+                _resize_arrays(min(size, 2 * num_read), rows, log_probs, backoffs)
+            block_backoffs = None if backoffs is None else backoffs[num_read:]
             if n == 1:
-                words += self._read_unigram_lines(log_probs[read:], weights)
-                read = len(words)
+                words += self._read_unigram_lines(log_probs[num_read:], block_backoffs)
+                num_read = len(words)
             else:
-                read += self._read_ngram_lines(rows[read:], log_probs[read:], weights)
+                num_read += self._read_ngram_lines(rows[num_read:], log_probs[num_read:], block_backoffs)
         _resize_arrays(size, rows, log_probs, backoffs)
         if n == 1:
             rows[:, 0] = self._assign_word_ids(words)
@@ -266,7 +266,7 @@ class ArpaBlockReader(ArpaLineReader):
         text = np.frombuffer(self.block, np.uint8)
         count, offset, irregular = parse_ngram_lines(text, self.offset, self.word_table, rows, log_probs, backoffs)
         if len(irregular) and len(self.id_by_word) == len(MARKER_IDS):  # the loops have a hash table of their own
-            self.id_by_word.update((word, number) for number, word in enumerate(self.words) if number > EOS_ID)
+            self.id_by_word.update((word, word_id) for word_id, word in enumerate(self.words) if word_id > EOS_ID)
         for row, line in self._irregular_lines(irregular, count):
             log_probs[row], words, weight = self.read_entry(line, rows.shape[1], backoffs is None)
             rows[row] = self.ngram_ids(words)
@@ -310,7 +310,7 @@ def _resize_arrays(size: int, *arrays: np.ndarray | None) -> None:
 # --- Whole files ---
 
 ARPA_MARKERS = tuple(MARKER_IDS)
-LOG_ZERO = -99.0  # stands for log10 of 0, as in SRILM; no real count comes near it
+LOG10_ZERO = -99.0  # represents log10 of 0, as in SRILM; no real count comes near it
 COMPILED_MIN_BYTES = 1 << 22  # smaller files are read faster than the compiled loops load
 COMPILED_MIN_NGRAMS = 1 << 19  # fewer n-grams are written faster than the compiled loops load
 BLOCK_NGRAMS = 1 << 16  # written at once
@@ -356,11 +356,11 @@ def _escape_character(character: str) -> str:
 def unescape_word(word: str) -> str:
     """The original word. An escaped marker stays escaped, so that it is not taken for the marker here either."""
 
-    def plain(match: re.Match[str]) -> str:
+    def unescape(match: re.Match[str]) -> str:
         character = chr(int(match[1], 16))
         return character if _escape_character(character) == match[0] else match[0]
 
-    return re.sub(r"\\u([0-9a-f]{4})", plain, word) if "\\" in word else word
+    return re.sub(r"\\u([0-9a-f]{4})", unescape, word) if "\\" in word else word
 
 
 # --- Writing ---
@@ -388,48 +388,62 @@ def write_arpa(
         unk_id: The unknown token; None writes an <unk> of probability 0.
         quickly: Use compiled loops (same bytes). None: if there are many n-grams.
     """
-    escaped = [*map(escape_word, words), BOS, UNK]
+    escaped_words = [*map(escape_word, words), BOS, UNK]
     bos_id = len(words)
-    escaped[eos_id] = EOS
-    escaped[unk_id if unk_id is not None else -1] = UNK
+    escaped_words[eos_id] = EOS
+    escaped_words[unk_id if unk_id is not None else -1] = UNK
     for rows in ngrams:
         if rows.size and not 0 <= rows.min() <= rows.max() < len(words):
             raise ForebearError(f"n-grams hold ids outside 0 to {len(words) - 1}, and there are no other words")
     # <s> becomes a separate word that is never predicted and takes over the back-off weight of </s>.
     unigrams = np.append(ngrams[0], [[bos_id]] if unk_id is not None else [[bos_id], [bos_id + 1]], axis=0)
     marker_values = np.zeros(len(unigrams) - len(ngrams[0]))
-    levels = [(unigrams, np.append(log_probs[0], marker_values - np.inf)), *zip(ngrams[1:], log_probs[1:], strict=True)]
-    weights = [None if n == len(levels) else backoffs[n - 1] for n in range(1, len(levels) + 1)]
-    if weights[0] is not None:
-        weights[0] = np.append(weights[0], marker_values)
+    rows_and_log_probs = [
+        (unigrams, np.append(log_probs[0], marker_values - np.inf)),
+        *zip(ngrams[1:], log_probs[1:], strict=True),
+    ]
+    backoffs_by_order = [
+        None if n == len(rows_and_log_probs) else backoffs[n - 1] for n in range(1, len(rows_and_log_probs) + 1)
+    ]
+    if backoffs_by_order[0] is not None:
+        backoffs_by_order[0] = np.append(backoffs_by_order[0], marker_values)
         eos_rows = unigrams[:, 0] == eos_id
-        weights[0][unigrams[:, 0] == bos_id], weights[0][eos_rows] = weights[0][eos_rows], 0.0
-    format_block: Callable[..., bytes | memoryview] = partial(format_lines, escaped)
+        backoffs_by_order[0][unigrams[:, 0] == bos_id], backoffs_by_order[0][eos_rows] = (
+            backoffs_by_order[0][eos_rows],
+            0.0,
+        )
+    format_block: Callable[..., bytes | memoryview] = partial(format_lines, escaped_words)
     if quickly or (quickly is None and sum(map(len, ngrams)) >= COMPILED_MIN_NGRAMS):
         from forebear.kernels.arpa import format_ngram_lines, word_bytes
 
-        format_block = partial(format_ngram_lines, word_bytes(escaped))
+        format_block = partial(format_ngram_lines, word_bytes(escaped_words))
     with atomic_compressed_file(path) as file:
-        sizes = "".join(f"ngram {n}={len(rows)}\n" for n, (rows, _) in enumerate(levels, start=1))
-        file.write(f"{DATA_HEADER}\n{sizes}".encode())
-        for n, ((rows, values), tails) in enumerate(zip(levels, weights, strict=True), start=1):
+        header_counts = "".join(f"ngram {n}={len(rows)}\n" for n, (rows, _) in enumerate(rows_and_log_probs, start=1))
+        file.write(f"{DATA_HEADER}\n{header_counts}".encode())
+        for n, ((rows, order_log_probs), order_backoffs) in enumerate(
+            zip(rows_and_log_probs, backoffs_by_order, strict=True), start=1
+        ):
             file.write(f"\n\\{n}-grams:\n".encode())
             for start in range(0, len(rows), BLOCK_NGRAMS):
                 block = slice(start, start + BLOCK_NGRAMS)
                 ngram_rows = np.array(rows[block], np.int32)
                 if n > 1:
                     ngram_rows[ngram_rows[:, 0] == eos_id, 0] = bos_id
-                log10_probs = _to_log10(np.minimum(values[block], 0))  # rounding may exceed 0
-                file.write(format_block(ngram_rows, log10_probs, None if tails is None else _to_log10(tails[block])))
+                log10_probs = _to_log10(np.minimum(order_log_probs[block], 0))  # rounding may exceed 0
+                file.write(
+                    format_block(
+                        ngram_rows, log10_probs, None if order_backoffs is None else _to_log10(order_backoffs[block])
+                    )
+                )
         file.write(b"\n\\end\\\n")
 
 
 def _to_log10(log_probs: np.ndarray) -> np.ndarray:
-    return np.maximum(log_probs / math.log(10), LOG_ZERO)
+    return np.maximum(log_probs / math.log(10), LOG10_ZERO)
 
 
 def format_lines(names: list[str], rows: np.ndarray, log_probs: np.ndarray, backoffs: np.ndarray | None) -> bytes:
-    """The lines of n-grams (size, n); the readable twin of `kernels.arpa.format_ngram_lines`."""
+    """The lines of n-grams (size, n); the reference implementation of `kernels.arpa.format_ngram_lines`."""
     words = [map(names.__getitem__, column.tolist()) for column in rows.T]
     fields = [map("%.9g".__mod__, log_probs.tolist()), map(" ".join, zip(*words, strict=True))]
     if backoffs is not None:
@@ -451,78 +465,78 @@ def read_arpa(path: str | os.PathLike[str], *, quickly: bool | None = None) -> A
     reader = ArpaBlockReader(path) if quickly else ArpaLineReader(path)
     sizes = reader.read_header()
     unigrams, notes = _merge_sentence_markers(path, reader.read_section(1, sizes[0], len(sizes) == 1))
-    levels = [unigrams, *(reader.read_section(n, size, n == len(sizes)) for n, size in enumerate(sizes[1:], start=2))]
+    sections = [unigrams, *(reader.read_section(n, size, n == len(sizes)) for n, size in enumerate(sizes[1:], start=2))]
     reader.read_end()
-    _check_ngrams(path, levels, len(reader.words), quickly)
-    log_probs, backoffs = [level.log_probs for level in levels], [level.backoffs for level in levels[:-1]]
+    _check_ngrams(path, sections, len(reader.words), quickly)
+    log_probs, backoffs = [section.log_probs for section in sections], [section.backoffs for section in sections[:-1]]
     # Except for unknown words, which many files hold impossible.
-    num_zeros = -int((log_probs[0][levels[0].rows[:, 0] == 0] == LOG_ZERO).sum())
+    num_zeros = -int((log_probs[0][sections[0].rows[:, 0] == 0] == LOG10_ZERO).sum())
     for values in (*log_probs, *backoffs):  # in place: copies would determine the peak of memory
-        zeros = values == LOG_ZERO
-        num_zeros += int(zeros.sum())
-        values[zeros] = -np.inf
+        is_zero = values == LOG10_ZERO
+        num_zeros += int(is_zero.sum())
+        values[is_zero] = -np.inf
         with np.errstate(over="ignore"):
             values *= math.log(10)
     if num_zeros:
         subject = "1 number of the file is" if num_zeros == 1 else f"{num_zeros:,} numbers of the file are"
-        notes.append(f"{subject} {LOG_ZERO:g}, which stands for a probability or weight of 0")
-    words, rows = [unescape_word(word) for word in reader.words], [level.rows for level in levels]
+        notes.append(f"{subject} {LOG10_ZERO:g}, which stands for a probability or weight of 0")
+    words, rows = [unescape_word(word) for word in reader.words], [section.rows for section in sections]
     return ArpaModel(words, rows, log_probs, backoffs, notes)
 
 
-def _merge_sentence_markers(path: Path, level: ArpaSection) -> tuple[ArpaSection, list[str]]:
+def _merge_sentence_markers(path: Path, section: ArpaSection) -> tuple[ArpaSection, list[str]]:
     """Unigrams with <s> merged into </s>: the probability of </s>, the back-off weight of <s>."""
-    ids = level.rows[:, 0]
+    ids = section.rows[:, 0]
     known_ids, first_rows = np.unique(ids, return_index=True)
     if len(known_ids) < len(ids):
         duplicate = int(np.delete(np.arange(len(ids)), first_rows).min())
-        raise InputError("this word is there twice", file=path, line=level.first_line + duplicate, hint=REPAIR_HINT)
+        raise InputError("this word is there twice", file=path, line=section.first_line + duplicate, hint=REPAIR_HINT)
     row_of = {int(ids[row]): int(row) for row in first_rows[: EOS_ID - BOS_ID + 1]}
     if BOS_ID not in row_of or EOS_ID not in row_of:
         hint = "estimate the model again with sentence marks"
-        raise InputError(f"no {BOS} or no {EOS} among the single words", file=path, line=level.first_line, hint=hint)
-    backoffs = level.backoffs.copy() if len(level.backoffs) else np.zeros(len(ids))
+        raise InputError(f"no {BOS} or no {EOS} among the single words", file=path, line=section.first_line, hint=hint)
+    backoffs = section.backoffs.copy() if len(section.backoffs) else np.zeros(len(ids))
     backoffs[row_of[EOS_ID]] = backoffs[row_of[BOS_ID]]
-    kept = ids != BOS_ID
-    ids, log_probs, backoffs, notes = ids[kept], level.log_probs[kept], backoffs[kept], []
+    is_kept = ids != BOS_ID
+    ids, log_probs, backoffs, notes = ids[is_kept], section.log_probs[is_kept], backoffs[is_kept], []
     if 0 not in row_of:
         notes.append(f"the file has no {UNK}: unknown words get log10 P = {MISSING_UNK_LOG_PROB:g}, as KenLM does")
         ids, backoffs = np.append(ids, np.int32(0)), np.append(backoffs, 0.0)
         log_probs = np.append(log_probs, MISSING_UNK_LOG_PROB)
-    if abs((total := float((10.0**log_probs).sum())) - 1) > 1e-3:
-        notes.append(f"the probabilities of single words sum to {total:.4f}, not to 1")
-    return ArpaSection(ids[:, None], log_probs, backoffs, level.first_line), notes
+    if abs((total_probability := float((10.0**log_probs).sum())) - 1) > 1e-3:
+        notes.append(f"the probabilities of single words sum to {total_probability:.4f}, not to 1")
+    return ArpaSection(ids[:, None], log_probs, backoffs, section.first_line), notes
 
 
-def _check_ngrams(path: Path, levels: list[ArpaSection], vocabulary: int, quickly: bool) -> None:
+def _check_ngrams(path: Path, sections: list[ArpaSection], vocab_size: int, quickly: bool) -> None:
     """Checks that every n-gram occurs once and its prefix has an entry; lookup relies on both."""
-    check: Callable[[list[Any], np.ndarray], tuple[int, int]] = partial(check_prefixes, vocabulary)
+    check: Callable[[list[Any], np.ndarray], tuple[int, int]] = partial(check_prefixes, vocab_size)
     if quickly:
         from forebear.kernels.arpa import check_ngram_prefixes as check
-    known: list[Any] = []
-    for n, level in enumerate(levels[1:], start=2):
-        orphan, duplicate = check(known, level.rows)
+    keys_by_order: list[Any] = []
+    for n, section in enumerate(sections[1:], start=2):
+        orphan, duplicate = check(keys_by_order, section.rows)
         if orphan >= 0 or duplicate >= 0:
             message = f"the first {n - 1} words of this n-gram have no entry of their own"
             message = message if orphan >= 0 else "this n-gram is there twice"
-            line = level.first_line + (orphan if orphan >= 0 else duplicate)
+            line = section.first_line + (orphan if orphan >= 0 else duplicate)
             raise InputError(message, file=path, line=line, hint=REPAIR_HINT)
 
 
-def check_prefixes(vocabulary: int, known: list[np.ndarray], rows: np.ndarray) -> tuple[int, int]:
+def check_prefixes(vocab_size: int, keys_by_order: list[np.ndarray], rows: np.ndarray) -> tuple[int, int]:
     """The first n-gram (size, n) without an entry for its prefix, and the first duplicate; -1 if there is none.
 
-    `known` is extended by the sorted keys prefix · vocabulary + word of this order.
+    `keys_by_order` is extended by the sorted keys prefix · vocab_size + word of this order.
     """
-    numbers, is_orphan = rows[:, 0].astype(np.int64), np.zeros(len(rows), bool)
-    for column, keys in enumerate(known, start=1):
-        targets = numbers * vocabulary + rows[:, column]
-        numbers = np.searchsorted(keys, targets)
-        is_orphan |= np.append(keys, -1)[numbers] != targets
+    prefix_ids, is_orphan = rows[:, 0].astype(np.int64), np.zeros(len(rows), bool)
+    for column, keys in enumerate(keys_by_order, start=1):
+        targets = prefix_ids * vocab_size + rows[:, column]
+        prefix_ids = np.searchsorted(keys, targets)
+        is_orphan |= np.append(keys, -1)[prefix_ids] != targets
     if is_orphan.any():
         return int(np.argmax(is_orphan)), -1
-    keys = numbers * vocabulary + rows[:, -1]
+    keys = prefix_ids * vocab_size + rows[:, -1]
     order = np.argsort(keys, kind="stable")
-    known.append(keys[order])
-    duplicates = order[1:][np.diff(known[-1]) == 0]
+    keys_by_order.append(keys[order])
+    duplicates = order[1:][np.diff(keys_by_order[-1]) == 0]
     return -1, int(duplicates.min()) if len(duplicates) else -1

@@ -155,8 +155,8 @@ def _download_from_hub(name: str) -> Path:
 def _import_arpa(path: Path, target: Path, head: bytes) -> RunFolder:
     from forebear.interop import arpa
 
-    text = head.decode(errors="replace").removeprefix("\ufeff")
-    first_line = text.strip().split("\n", 1)[0].strip()
+    first_text = head.decode(errors="replace").removeprefix("\ufeff")
+    first_line = first_text.strip().split("\n", 1)[0].strip()
     if first_line != arpa.DATA_HEADER:
         message = f"neither word vectors nor an ARPA file: it begins with {first_line[:40]!r}"
         formats = ", ".join(word_vectors.VECTOR_FORMATS)
@@ -207,7 +207,7 @@ def export_run(run: ExportableRun, file_format: str, to: str) -> Path:
 
 def _export_alternatives(run: ExportableRun) -> str:
     """A hint for a run that cannot be exported: export its parent, or use the run here."""
-    from forebear.interop.tensor_names import FAMILIES
+    from forebear.interop.tensor_names import ARCHITECTURES
 
     parent, path = run.metadata.get("parent"), run.folder.path
     with contextlib.suppress(ForebearError):  # the parent may have been deleted
@@ -218,7 +218,7 @@ def _export_alternatives(run: ExportableRun) -> str:
         alternative = f"have its answers in a file instead: forebear {run.task.verb} {path} --in FILE --out FILE"
     elif "next" in run.heads:
         alternative += "; or count n-grams of the same text, which others read: forebear pretrain ngram"
-    exportable = f"ngram as arpa; {', '.join(FAMILIES)} as huggingface and onnx; elmo as elmo; "
+    exportable = f"ngram as arpa; {', '.join(ARCHITECTURES)} as huggingface and onnx; elmo as elmo; "
     exportable += f"vectors of words as {', '.join(word_vectors.VECTOR_FORMATS)}"
     return f"{alternative}. What can be exported: {exportable}"
 
@@ -233,7 +233,7 @@ def _exporters(folder: RunFolder) -> dict[str, Callable[[ExportableRun, Path], l
 
     They return notes on what a file cannot hold.
     """
-    from forebear.interop.tensor_names import FAMILIES
+    from forebear.interop.tensor_names import ARCHITECTURES
 
     name, spec, is_adapted = folder.metadata["milestone"], folder.spec, folder.task is not None
     exporters: dict[str, Callable[[ExportableRun, Path], list[str]]] = {}
@@ -241,11 +241,13 @@ def _exporters(folder: RunFolder) -> dict[str, Callable[[ExportableRun, Path], l
         exporters["arpa"] = _export_arpa
     if name == "elmo" and not is_adapted:
         exporters["elmo"] = recurrent.export_elmo
-    if name in FAMILIES:
+    if name in ARCHITECTURES:
         exporters |= {"huggingface": _export_huggingface, "onnx": _export_onnx}
     has_vectors = spec.learning == "descending" or (spec.learning == "sweeping" and not is_adapted)  # one for each word
     if has_vectors and spec.learns_from == "text" and folder.tokenizer.kind == "words":
-        exporters |= {form: partial(export_vectors, file_format=form) for form in word_vectors.VECTOR_FORMATS}
+        exporters |= {
+            file_format: partial(export_vectors, file_format=file_format) for file_format in word_vectors.VECTOR_FORMATS
+        }
     return exporters
 
 
@@ -290,7 +292,7 @@ def _export_arpa(run: ExportableRun, target: Path) -> list[str]:
     arpa.write_arpa(target, words, ngrams, log_probs, backoffs, eos_id=eos_id, unk_id=tokenizer.unk_id)
     notes = []
     if any(np.isneginf(values).any() for values in (*log_probs, *backoffs)):
-        value = f"log10 P = {arpa.LOG_ZERO:g}, as SRILM does"
+        value = f"log10 P = {arpa.LOG10_ZERO:g}, as SRILM does"
         readers = "forebear import reads it so, KenLM takes it for a very small probability"
         notes.append(f"what is impossible to the run is written as {value}: {readers}")
     # Ordinary words that readers of ARPA files would take for markers.

@@ -23,12 +23,12 @@ from forebear.interop import lstm_npz
 from forebear.interop.elmo_options import (
     CHARACTER_TABLE,
     CHARACTERS,
-    OPTIONS,
+    OPTIONS_FILE,
     PROJECTION,
-    SOFTMAX,
+    SOFTMAX_ARRAYS,
     TOKEN_TABLE,
-    VOCABULARY,
-    WEIGHTS,
+    VOCABULARY_FILE,
+    WEIGHTS_FILE,
     ElmoFiles,
     ElmoSizes,
     HDF5Arrays,
@@ -58,7 +58,10 @@ if TYPE_CHECKING:
 
 ELMO_MARKERS = {"start": "<S>", "end": "</S>", "unknown": "<UNK>"}  # by our roles
 UNPREDICTABLE_SCORE = -1e4  # logit of a word that is never predicted
-BOS_ROW, EOS_ROW = 256, 257  # rows of the character table for the beginning and the end of a sentence
+BOS_CHARACTER_ROW, EOS_CHARACTER_ROW = (
+    256,
+    257,
+)  # rows of the character table for the beginning and the end of a sentence
 SOFTMAX_WEIGHT, SOFTMAX_BIAS = "heads.next.softmax.scores.weight", "heads.next.softmax.scores.bias"
 
 
@@ -94,21 +97,25 @@ def add_marker_rows(
     Added markers are embedded like the end token and never predicted. `shared_boundary`: texts begin with the end
     token here, so <S> is embedded like it.
     """
-    extended = dict(tensors)
-    start = lines.index(ELMO_MARKERS["start"])
-    if (table := extended.get(TOKEN_TABLE)) is not None:
-        extra_rows = np.repeat(table[eos_id : eos_id + 1], len(lines) - len(table), 0)
-        extended[TOKEN_TABLE] = table = np.concatenate([table, extra_rows])
+    extended_tensors = dict(tensors)
+    bos_row = lines.index(ELMO_MARKERS["start"])
+    if (token_table := extended_tensors.get(TOKEN_TABLE)) is not None:
+        extra_rows = np.repeat(token_table[eos_id : eos_id + 1], len(lines) - len(token_table), 0)
+        extended_tensors[TOKEN_TABLE] = token_table = np.concatenate([token_table, extra_rows])
         if shared_boundary:
-            table[start] = table[eos_id]
-    if shared_boundary and (table := extended.get(CHARACTER_TABLE)) is not None:
-        extended[CHARACTER_TABLE] = table = table.copy()
-        table[BOS_ROW] = table[EOS_ROW]
-    if (scores := extended.get(SOFTMAX_WEIGHT)) is not None and (num_extra := len(lines) - len(scores)):
-        extended[SOFTMAX_WEIGHT] = np.concatenate([scores, np.zeros((num_extra, scores.shape[1]), np.float32)])
+            token_table[bos_row] = token_table[eos_id]
+    if shared_boundary and (character_table := extended_tensors.get(CHARACTER_TABLE)) is not None:
+        extended_tensors[CHARACTER_TABLE] = character_table = character_table.copy()
+        character_table[BOS_CHARACTER_ROW] = character_table[EOS_CHARACTER_ROW]
+    if (softmax_weight := extended_tensors.get(SOFTMAX_WEIGHT)) is not None and (
+        num_extra := len(lines) - len(softmax_weight)
+    ):
+        extended_tensors[SOFTMAX_WEIGHT] = np.concatenate(
+            [softmax_weight, np.zeros((num_extra, softmax_weight.shape[1]), np.float32)]
+        )
         extra_bias = np.full(num_extra, UNPREDICTABLE_SCORE, np.float32)
-        extended[SOFTMAX_BIAS] = np.append(extended[SOFTMAX_BIAS], extra_bias)
-    return extended
+        extended_tensors[SOFTMAX_BIAS] = np.append(extended_tensors[SOFTMAX_BIAS], extra_bias)
+    return extended_tensors
 
 
 def drop_extra_rows(tensors: Mapping[str, np.ndarray], vocab_size: int) -> dict[str, np.ndarray]:
@@ -117,7 +124,7 @@ def drop_extra_rows(tensors: Mapping[str, np.ndarray], vocab_size: int) -> dict[
     return {name: value[:vocab_size] if name in by_word else value for name, value in tensors.items()}
 
 
-GATES = (0, 2, 1, 3)  # i g f o as i f g o, and back again
+GATE_ORDER = (0, 2, 1, 3)  # i g f o as i f g o, and back again
 MAX_FAULTS = 200  # listed in an error
 ALLENNLP_MAX_CHARACTERS = 50  # per word, whatever the options say
 MISMATCH_HINT = "take both from the same publisher, or fetch them again"
@@ -177,7 +184,7 @@ def read_elmo(path: Path) -> ElmoCheckpoint:
     elif not sizes.projected:
         notes.append("what its filters find is not projected: a projection that changes nothing stands in its place")
     softmax, skip_reason = _read_softmax(files, sizes, words, num_ignored)
-    skipped: dict[str, tuple[str, ...]] = {skip_reason: SOFTMAX} if skip_reason else {}
+    skipped: dict[str, tuple[str, ...]] = {skip_reason: SOFTMAX_ARRAYS} if skip_reason else {}
     if files.softmax is None:
         notes.append("its files hold no softmax: it can be asked for vectors, and not for words")
     fields, tensors = sizes.spec_fields() | {"softmax": "full"}, _to_our_tensors(hdf5_arrays, sizes) | softmax
@@ -193,7 +200,7 @@ def _read_network_arrays(
         raise InputError(message, file=files.weights, hint=MISMATCH_HINT)
     sizes = sizes.resolve(arrays.shapes)
     expected = sizes.array_shapes()
-    softmax_names = SOFTMAX if any(name in arrays.shapes for name in SOFTMAX) else ()
+    softmax_names = SOFTMAX_ARRAYS if any(name in arrays.shapes for name in SOFTMAX_ARRAYS) else ()
     faults = [f"{name} is missing" for name in (*expected, *softmax_names) if name not in arrays.shapes]
     for name, shape in arrays.shapes.items():
         if name in expected:
@@ -206,12 +213,14 @@ def _read_network_arrays(
     values = {name: arrays.read(name) for name in expected}
     if not sizes.projects_output:  # any projection must be an identity
         identity = np.eye(sizes.width, dtype=np.float32)
-        clips = 0 < sizes.project_clip < 1  # unprojected outputs are within 1
+        has_effective_clip = 0 < sizes.project_clip < 1  # unprojected outputs are within 1
         projections = [name for name in values if name.endswith("/W_P_0")]
-        if effective := [name for name in projections if clips or not np.array_equal(values[name], identity)]:
+        if non_identity := [
+            name for name in projections if has_effective_clip or not np.array_equal(values[name], identity)
+        ]:
             message = "dim equals projection_dim, and there still is a projection between them"
             hint = "give an ELMo with more cells than its projection has numbers"
-            raise InputError(f"{message}: {join_errors(effective)}", file=files.weights, hint=hint)
+            raise InputError(f"{message}: {join_errors(non_identity)}", file=files.weights, hint=hint)
     return sizes, values
 
 
@@ -223,8 +232,10 @@ def _to_our_tensors(arrays: Mapping[str, np.ndarray], sizes: ElmoSizes) -> dict[
         array = arrays[name]
         tensors[our_name] = array.reshape(-1, shape[-1]).T if _is_layer(our_name, shape) else array
     for name, source in sizes.lstm_cells():
-        weights = reorder_gates(arrays[f"{source}W_0"].T, GATES)  # (4 · cells, width of the input, then of the state)
-        bias = reorder_gates(arrays[f"{source}B"], GATES)
+        weights = reorder_gates(
+            arrays[f"{source}W_0"].T, GATE_ORDER
+        )  # (4 · cells, width of the input, then of the state)
+        bias = reorder_gates(arrays[f"{source}B"], GATE_ORDER)
         bias[sizes.cells : 2 * sizes.cells] += np.float32(1)
         tensors |= {f"{name}.input.weight": weights[:, : sizes.width], f"{name}.input.bias": bias}
         tensors[f"{name}.state.weight"] = weights[:, sizes.width :]
@@ -240,7 +251,7 @@ def _is_layer(our_name: str, shape: Sequence[int]) -> bool:
 
 def _check_vocabulary(path: Path, sizes: ElmoSizes, words: Sequence[str] | None, num_ignored: int) -> None:
     """Checks that a word-level model comes with its complete vocabulary."""
-    hint = f"put the vocabulary there that it was trained with, as {VOCABULARY}"
+    hint = f"put the vocabulary there that it was trained with, as {VOCABULARY_FILE}"
     if words is None or num_ignored or len(words) != sizes.words:
         message = f"it reads words, {sizes.words:,} of them, and there is no vocabulary of so many"
         raise InputError(message, file=path, hint=hint)
@@ -255,19 +266,19 @@ def _read_softmax(
     if files.softmax is None:
         return {}, ""
     with open_hdf5(files.softmax) as arrays:
-        size = (arrays.shapes[SOFTMAX[1]] or (0,))[0]
-        expected = zip(SOFTMAX, ((size, sizes.width), (size,)), strict=True)
-        mismatched = [name for name, shape in expected if arrays.shapes[name] != shape]
-        if faults := [f"{name} is {format_shape(arrays.shapes[name])}" for name in mismatched]:
+        num_rows = (arrays.shapes[SOFTMAX_ARRAYS[1]] or (0,))[0]
+        expected = zip(SOFTMAX_ARRAYS, ((num_rows, sizes.width), (num_rows,)), strict=True)
+        mismatched_names = [name for name, shape in expected if arrays.shapes[name] != shape]
+        if faults := [f"{name} is {format_shape(arrays.shapes[name])}" for name in mismatched_names]:
             message = f"no softmax over words for vectors of {sizes.width} numbers: {join_errors(faults)}"
             raise InputError(message, file=files.softmax, hint=CORRUPT_FILE_HINT)
         if words is None:
             return {}, "there is no vocabulary to name its words"
         if missing := [mark for mark in ELMO_MARKERS.values() if mark not in words]:
             return {}, f"the vocabulary has no {' and no '.join(missing)}"
-        if num_ignored or len(words) != size:
-            return {}, f"it has {size:,} rows, and the vocabulary {len(words):,} words"
-        return {SOFTMAX_WEIGHT: arrays.read(SOFTMAX[0]), SOFTMAX_BIAS: arrays.read(SOFTMAX[1])}, ""
+        if num_ignored or len(words) != num_rows:
+            return {}, f"it has {num_rows:,} rows, and the vocabulary {len(words):,} words"
+        return {SOFTMAX_WEIGHT: arrays.read(SOFTMAX_ARRAYS[0]), SOFTMAX_BIAS: arrays.read(SOFTMAX_ARRAYS[1])}, ""
 
 
 # --- Writing ---
@@ -279,16 +290,16 @@ def write_elmo(
     """Write options, weights and the vocabulary into the folder; returns notes on compatibility."""
     sizes = sizes_from_fields(fields)
     folder.mkdir(parents=True, exist_ok=True)
-    write_hdf5(folder / WEIGHTS, _to_hdf5_arrays(tensors, sizes))
+    write_hdf5(folder / WEIGHTS_FILE, _to_hdf5_arrays(tensors, sizes))
     options = to_elmo_options(sizes, None if words is None else len(words))
-    (folder / OPTIONS).write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
+    (folder / OPTIONS_FILE).write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
     if words is not None:
-        (folder / VOCABULARY).write_text("".join(f"{word}\n" for word in words), encoding="utf-8", newline="\n")
+        (folder / VOCABULARY_FILE).write_text("".join(f"{word}\n" for word in words), encoding="utf-8", newline="\n")
     # What bilm-tf or AllenNLP are known to read differently.
     notes = []
     if sizes.reads != CHARACTERS:
-        readers = "bilm-tf opens it (use_character_inputs=False), AllenNLP does not"
-        notes.append(f"it reads words and no characters: {readers}")
+        reader_note = "bilm-tf opens it (use_character_inputs=False), AllenNLP does not"
+        notes.append(f"it reads words and no characters: {reader_note}")
     elif sizes.num_filters <= sizes.width:
         requirement = "bilm-tf wants filters to find more numbers in a word than the width has"
         notes.append(f"{requirement} ({sizes.num_filters} and {sizes.width}); AllenNLP reads it as it is")
@@ -310,10 +321,10 @@ def _to_hdf5_arrays(tensors: Mapping[str, np.ndarray], sizes: ElmoSizes) -> dict
         bias[sizes.cells : 2 * sizes.cells] -= np.float32(1)
         weights = np.concatenate([tensors[f"{name}.input.weight"], tensors[f"{name}.state.weight"]], axis=1)
         projection = tensors[f"{name}.project.weight"].T if sizes.projects_output else np.eye(sizes.width)
-        arrays |= {f"{target}W_0": reorder_gates(weights, GATES).T, f"{target}B": reorder_gates(bias, GATES)}
+        arrays |= {f"{target}W_0": reorder_gates(weights, GATE_ORDER).T, f"{target}B": reorder_gates(bias, GATE_ORDER)}
         arrays[f"{target}W_P_0"] = projection
     if SOFTMAX_WEIGHT in tensors:
-        arrays |= {SOFTMAX[0]: tensors[SOFTMAX_WEIGHT], SOFTMAX[1]: tensors[SOFTMAX_BIAS]}
+        arrays |= {SOFTMAX_ARRAYS[0]: tensors[SOFTMAX_WEIGHT], SOFTMAX_ARRAYS[1]: tensors[SOFTMAX_BIAS]}
     return arrays
 
 

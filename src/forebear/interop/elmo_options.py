@@ -20,8 +20,8 @@ from forebear.interop.foreign_files import finite_float32, read_json_object
 if TYPE_CHECKING:
     import h5py
 
-BYTES = 261  # rows of the character table: bytes, markers of sentences and words, padding
-NUM_CHARACTERS = (BYTES + 1, BYTES)  # n_characters in published options, and during training
+NUM_CHARACTER_ROWS = 261  # rows of the character table: bytes, markers of sentences and words, padding
+NUM_CHARACTERS = (NUM_CHARACTER_ROWS + 1, NUM_CHARACTER_ROWS)  # n_characters in published options, and during training
 ACTIVATIONS = ("relu", "tanh")
 CHARACTERS, WORDS = "characters", "words"  # kinds of input
 MAX_WIDTH, MAX_LAYERS = 1 << 20, 64  # beyond any real model
@@ -29,7 +29,16 @@ REFETCH_HINT = "correct it, or fetch it again from where the weights come from"
 CHARACTER_TABLE, TOKEN_TABLE = "encoder.embedding.character.weight", "encoder.embedding.token.weight"
 PROJECTION = "encoder.embedding.project"
 DIRECTIONS = ("encoder.onward", "encoder.back")
-FIELDS = ("width", "cells", "depth", "cell_clip", "skip", "context", "dropout", "reads")  # shared with our settings
+SHARED_FIELDS = (
+    "width",
+    "cells",
+    "depth",
+    "cell_clip",
+    "skip",
+    "context",
+    "dropout",
+    "reads",
+)  # shared with our settings
 CHARACTER_FIELDS = ("characters", "highways", "activation", "longest")
 Shape = tuple[int, ...]
 
@@ -89,15 +98,15 @@ class ElmoSizes:
         """Our name of each array before the LSTM, and its shape in the file."""
         if self.reads != CHARACTERS:
             return {"embedding": (TOKEN_TABLE, (self.words, self.width))}
-        arrays: dict[str, tuple[str, Shape]] = {"char_embed": (CHARACTER_TABLE, (BYTES, self.characters))}
-        for number, (filter_width, count) in enumerate(self.filters):
-            name = f"encoder.embedding.filters.{number}"
-            arrays[f"CNN/W_cnn_{number}"] = (f"{name}.weight", (1, filter_width, self.characters, count))
-            arrays[f"CNN/b_cnn_{number}"] = (f"{name}.bias", (count,))
-        for number, gate in product(range(self.highways), ("carry", "transform")):
-            name = f"encoder.embedding.highways.{number}.{gate}"
-            arrays[f"CNN_high_{number}/W_{gate}"] = (f"{name}.weight", (self.num_filters, self.num_filters))
-            arrays[f"CNN_high_{number}/b_{gate}"] = (f"{name}.bias", (self.num_filters,))
+        arrays: dict[str, tuple[str, Shape]] = {"char_embed": (CHARACTER_TABLE, (NUM_CHARACTER_ROWS, self.characters))}
+        for index, (filter_width, count) in enumerate(self.filters):
+            name = f"encoder.embedding.filters.{index}"
+            arrays[f"CNN/W_cnn_{index}"] = (f"{name}.weight", (1, filter_width, self.characters, count))
+            arrays[f"CNN/b_cnn_{index}"] = (f"{name}.bias", (count,))
+        for index, gate in product(range(self.highways), ("carry", "transform")):
+            name = f"encoder.embedding.highways.{index}.{gate}"
+            arrays[f"CNN_high_{index}/W_{gate}"] = (f"{name}.weight", (self.num_filters, self.num_filters))
+            arrays[f"CNN_high_{index}/b_{gate}"] = (f"{name}.bias", (self.num_filters,))
         if self.projected:
             arrays["CNN_proj/W_proj"] = (f"{PROJECTION}.weight", (self.num_filters, self.width))
             arrays["CNN_proj/b_proj"] = (f"{PROJECTION}.bias", (self.width,))
@@ -106,8 +115,8 @@ class ElmoSizes:
     def lstm_cells(self) -> list[tuple[str, str]]:
         """The name prefix of each LSTM layer, ours and that of the arrays in the file."""
         return [
-            (f"{prefix}.{layer}", f"RNN_{number}/RNN/{'' if self.alone else f'MultiRNNCell/Cell{layer}/'}LSTMCell/")
-            for number, prefix in enumerate(DIRECTIONS)
+            (f"{prefix}.{layer}", f"RNN_{direction}/RNN/{'' if self.alone else f'MultiRNNCell/Cell{layer}/'}LSTMCell/")
+            for direction, prefix in enumerate(DIRECTIONS)
             for layer in range(self.depth)
         ]
 
@@ -123,7 +132,9 @@ class ElmoSizes:
     def spec_fields(self) -> dict[str, Any]:
         """The settings of our model."""
         reads_characters = self.reads == CHARACTERS
-        fields = {name: getattr(self, name) for name in (*FIELDS, *(CHARACTER_FIELDS if reads_characters else ()))}
+        fields = {
+            name: getattr(self, name) for name in (*SHARED_FIELDS, *(CHARACTER_FIELDS if reads_characters else ()))
+        }
         fields["project_clip"] = self.project_clip if self.projects_output else 0.0  # it clips projections only
         if reads_characters:
             fields["filters"] = ",".join(f"{filter_width}:{count}" for filter_width, count in self.filters)
@@ -133,15 +144,15 @@ class ElmoSizes:
 def sizes_from_fields(fields: Mapping[str, Any]) -> ElmoSizes:
     """The sizes of a run, from its settings."""
     values: dict[str, Any] = {name: fields[name] for name in ElmoSizes.__dataclass_fields__ if name in fields}
-    pairs = (pair.split(":") for pair in fields["filters"].split(",")) if fields["reads"] == CHARACTERS else ()
-    values["filters"] = tuple((int(filter_width), int(count)) for filter_width, count in pairs)
+    filter_pairs = (pair.split(":") for pair in fields["filters"].split(",")) if fields["reads"] == CHARACTERS else ()
+    values["filters"] = tuple((int(filter_width), int(count)) for filter_width, count in filter_pairs)
     return ElmoSizes(**values)
 
 
 # --- options.json ---
 
 
-def to_elmo_options(sizes: ElmoSizes, words: int | None) -> dict[str, Any]:
+def to_elmo_options(sizes: ElmoSizes, num_words: int | None) -> dict[str, Any]:
     """The content of options.json; no clipping is null there, because 0 would clip everything to 0."""
     options: dict[str, Any] = {
         "bidirectional": True,
@@ -156,8 +167,8 @@ def to_elmo_options(sizes: ElmoSizes, words: int | None) -> dict[str, Any]:
             "use_skip_connections": sizes.skip,
         },
     }
-    if words is not None:
-        options["n_tokens_vocab"] = words
+    if num_words is not None:
+        options["n_tokens_vocab"] = num_words
     if sizes.reads == CHARACTERS:
         options["char_cnn"] = {
             "activation": sizes.activation,
@@ -209,8 +220,10 @@ class OptionReader:
         self.options = options
         self.faults: dict[str, None] = {}
 
-    def _read(self, key: str, is_valid: Callable[[Any], bool], fault: str, default: Any = None, shown: int = 40) -> Any:
-        """An entry; `fault` is what to say after the first `shown` characters of an invalid one."""
+    def _read(
+        self, key: str, is_valid: Callable[[Any], bool], fault: str, default: Any = None, max_shown: int = 40
+    ) -> Any:
+        """An entry; `fault` is what to say after the first `max_shown` characters of an invalid one."""
         options, (section, _, name) = self.options, key.rpartition(".")
         if section:
             options = self._read(section, lambda value: isinstance(value, dict), ", not an object") or {}
@@ -218,7 +231,7 @@ class OptionReader:
         if value is not None and is_valid(value):
             return value
         if value is not None:
-            self.faults[f"{key} is {repr(value)[:shown]}{fault}"] = None
+            self.faults[f"{key} is {repr(value)[:max_shown]}{fault}"] = None
         elif default is None:
             self.faults[f"{key} is missing"] = None
         return default
@@ -249,14 +262,14 @@ class OptionReader:
             return is_pair and 0 < value[0] <= max_width and 0 < value[1] <= MAX_WIDTH
 
         fault = f", not a list of pairs [width, how many], with widths up to the {max_width} characters of a word"
-        return tuple(map(tuple, self._read(key, is_valid, fault, shown=60) or ()))
+        return tuple(map(tuple, self._read(key, is_valid, fault, max_shown=60) or ()))
 
 
 # --- The files of a model ---
 
-OPTIONS, WEIGHTS, VOCABULARY = "options.json", "lm_weights.hdf5", "vocab.txt"
-SUFFIXES = (".hdf5", ".h5")
-SOFTMAX = ("softmax/W", "softmax/b")
+OPTIONS_FILE, WEIGHTS_FILE, VOCABULARY_FILE = "options.json", "lm_weights.hdf5", "vocab.txt"
+HDF5_SUFFIXES = (".hdf5", ".h5")
+SOFTMAX_ARRAYS = ("softmax/W", "softmax/b")
 WEIGHT_PREFIXES = ("RNN_0/", "RNN_1/", "CNN/", "CNN_proj/", "char_embed")  # prefixes of array names
 MAX_COMPRESSION_RATIO = 1100  # gzip compresses at most about 1000 to 1
 # Raised by h5py for corrupt files.
@@ -287,20 +300,20 @@ def import_h5py() -> ModuleType:
 def is_elmo(path: Path) -> bool:
     """Whether a path looks like a published ELMo, perhaps incomplete: a folder, or HDF5 weights."""
     if path.is_file():
-        return path.suffix.lower() in SUFFIXES
+        return path.suffix.lower() in HDF5_SUFFIXES
     if not path.is_dir() or (path / "config.json").exists():
         return False
-    return any(item.name.endswith(OPTIONS) or item.suffix.lower() in SUFFIXES for item in path.iterdir())
+    return any(item.name.endswith(OPTIONS_FILE) or item.suffix.lower() in HDF5_SUFFIXES for item in path.iterdir())
 
 
 def find_elmo_files(path: Path) -> ElmoFiles:
     """The files of a model in a folder, or next to a weight file."""
     folder = path.parent if path.is_file() else path
     files = sorted(item for item in folder.iterdir() if item.is_file() and (item == path or item.name[0] != "."))
-    hdf5_files = [item for item in files if item.suffix.lower() in SUFFIXES]
+    hdf5_files = [item for item in files if item.suffix.lower() in HDF5_SUFFIXES]
     if not hdf5_files:
-        hint = f"put the weights there, {WEIGHTS} or the like, or give the folder that has them"
-        raise InputError(f"there is no file of weights (*{SUFFIXES[0]})", file=folder, hint=hint)
+        hint = f"put the weights there, {WEIGHTS_FILE} or the like, or give the folder that has them"
+        raise InputError(f"there is no file of weights (*{HDF5_SUFFIXES[0]})", file=folder, hint=hint)
     names_by_file, notes = {}, []
     for file in hdf5_files:
         try:
@@ -313,9 +326,11 @@ def find_elmo_files(path: Path) -> ElmoFiles:
     weights = path if path.is_file() else None
     options = _find_options(files, folder, weights)
     weights = weights or _find_weights(names_by_file, options, folder, notes)
-    softmax = next((file for file in (weights, *names_by_file) if set(SOFTMAX) <= set(names_by_file[file])), None)
+    softmax = next(
+        (file for file in (weights, *names_by_file) if set(SOFTMAX_ARRAYS) <= set(names_by_file[file])), None
+    )
     vocabularies = [item for item in files if item.suffix == ".txt" and "vocab" in item.name.lower()]
-    vocabularies = [item for item in vocabularies if item.name == VOCABULARY] or vocabularies
+    vocabularies = [item for item in vocabularies if item.name == VOCABULARY_FILE] or vocabularies
     if len(vocabularies) > 1:
         listing = join_errors([item.name for item in vocabularies])
         notes.append(f"which vocabulary is meant is not clear, and none is read: {listing}")
@@ -326,22 +341,28 @@ def find_elmo_files(path: Path) -> ElmoFiles:
 
 
 def _find_options(files: Sequence[Path], folder: Path, weights: Path | None) -> Path:
-    matches = [item for item in files if item.name.endswith(OPTIONS)]
+    matches = [item for item in files if item.name.endswith(OPTIONS_FILE)]
     if weights is not None and len(matches) > 1:
         prefix = weights.name.removesuffix("weights" + weights.suffix)
-        matches = [item for item in matches if item.name.removesuffix(OPTIONS) == prefix] or matches
-    matches = [item for item in matches if item.name == OPTIONS] or matches
+        matches = [item for item in matches if item.name.removesuffix(OPTIONS_FILE) == prefix] or matches
+    matches = [item for item in matches if item.name == OPTIONS_FILE] or matches
     if not matches:
-        hint = f"put the {OPTIONS} there that was published with the weights: it says how they are used"
-        raise InputError(f"there is no {OPTIONS}", file=folder, hint=hint)
+        hint = f"put the {OPTIONS_FILE} there that was published with the weights: it says how they are used"
+        raise InputError(f"there is no {OPTIONS_FILE}", file=folder, hint=hint)
     if len(matches) > 1:
         listing = join_errors([item.name for item in matches])
-        raise InputError(f"there are several: {listing}", file=folder, hint=f"call the one that is meant {OPTIONS}")
+        raise InputError(
+            f"there are several: {listing}", file=folder, hint=f"call the one that is meant {OPTIONS_FILE}"
+        )
     return matches[0]
 
 
 def _find_weights(names_by_file: Mapping[Path, Sequence[str]], options: Path, folder: Path, notes: list[str]) -> Path:
-    candidates = [file for file, names in names_by_file.items() if any(n.startswith(WEIGHT_PREFIXES) for n in names)]
+    candidates = [
+        file
+        for file, names in names_by_file.items()
+        if any(array_name.startswith(WEIGHT_PREFIXES) for array_name in names)
+    ]
     if not candidates and len(names_by_file) != 1:
         listing = join_errors([file.name for file in names_by_file]) or "; ".join(notes)
         message = f"none of its HDF5 files has weights of an ELMo: {listing}"
@@ -349,7 +370,10 @@ def _find_weights(names_by_file: Mapping[Path, Sequence[str]], options: Path, fo
     candidates = candidates or list(names_by_file)  # of an only file, the missing arrays are listed later
     if len(candidates) == 1:
         return candidates[0]
-    for name in (WEIGHTS, *(options.name.removesuffix(OPTIONS) + "weights" + suffix for suffix in SUFFIXES)):
+    for name in (
+        WEIGHTS_FILE,
+        *(options.name.removesuffix(OPTIONS_FILE) + "weights" + suffix for suffix in HDF5_SUFFIXES),
+    ):
         if folder / name in candidates:
             return folder / name
     listing = join_errors([file.name for file in candidates])

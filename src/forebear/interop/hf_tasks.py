@@ -14,7 +14,7 @@ import numpy as np
 from forebear.data.labeled import tag_schemes
 from forebear.errors import InputError, join_errors
 from forebear.interop.tensor_names import (
-    FAMILIES,
+    ARCHITECTURES,
     UNUSED_HEAD_NOTE,
     Architecture,
     TensorNameMap,
@@ -84,42 +84,49 @@ class TaskHeadMapping:
 
 
 def _bidirectional_heads(model: str, pooler: str, dropout: str = "classifier_dropout") -> tuple[TaskHeadMapping, ...]:
-    label = (pooler, "classifier") if model != "roberta" else ("classifier.dense", "classifier.out_proj")
-    layers = {"label": label, "tag": ("classifier",), "place": ("qa_outputs",), "choice": (pooler, "classifier")}
+    label_layers = (pooler, "classifier") if model != "roberta" else ("classifier.dense", "classifier.out_proj")
+    layers = {"label": label_layers, "tag": ("classifier",), "place": ("qa_outputs",), "choice": (pooler, "classifier")}
     heads = []
-    for kind, (*pool, output) in layers.items():
-        rules = layer_rules(f"heads.{kind}.choose", output, head=kind)
-        if pool:
-            rules = (*layer_rules(f"heads.{kind}.pool", *pool, head=kind, is_shared=pool == [pooler]), *rules)
+    for kind, (*pool_layers, output_layer) in layers.items():
+        rules = layer_rules(f"heads.{kind}.choose", output_layer, head=kind)
+        if pool_layers:
+            rules = (
+                *layer_rules(f"heads.{kind}.pool", *pool_layers, head=kind, is_shared=pool_layers == [pooler]),
+                *rules,
+            )
         heads.append(TaskHeadMapping(f"{CLASS_PREFIXES[model]}{CLASS_SUFFIXES[kind]}", kind, rules, dropout))
     return tuple(heads)
 
 
 def _causal_heads(model: str) -> tuple[TaskHeadMapping, ...]:
     """Heads of decoders: the last token's state times a matrix without a bias; the bias of a choice has no effect."""
-    title = CLASS_PREFIXES[model]
-    summary = {"summary_type": ("cls_index", "last"), "summary_use_proj": (True,), "summary_activation": (None, "")}
+    class_prefix = CLASS_PREFIXES[model]
+    summary_values = {
+        "summary_type": ("cls_index", "last"),
+        "summary_use_proj": (True,),
+        "summary_activation": (None, ""),
+    }
     label = TensorNameRule("heads.label.choose.weight", ("score.weight",), head="label")
     choice = TensorNameRule("heads.choice.choose.weight", (f"{CHOICE_HEAD}.weight",), head="choice")
     return (
-        TaskHeadMapping(f"{title}{CLASS_SUFFIXES['label']}", "label", (label,), ""),
+        TaskHeadMapping(f"{class_prefix}{CLASS_SUFFIXES['label']}", "label", (label,), ""),
         TaskHeadMapping(
-            f"{title}DoubleHeadsModel",
+            f"{class_prefix}DoubleHeadsModel",
             "choice",
             (choice,),
             "summary_first_dropout",
-            supported_values=summary | {"summary_proj_to_labels": (True,)},
+            supported_values=summary_values | {"summary_proj_to_labels": (True,)},
             zero_tensors=(f"{CHOICE_HEAD}.bias",),
             has_lm_head=True,
         ),
     )
 
 
-_, _TAG, _SPAN, _ = _bidirectional_heads("gpt2", "")  # as in BERT, but without a dropout before spans
-HEADS: dict[str, tuple[TaskHeadMapping, ...]] = {
+_, _TAG_HEAD, _SPAN_HEAD, _ = _bidirectional_heads("gpt2", "")  # as in BERT, but without a dropout before spans
+TASK_HEADS: dict[str, tuple[TaskHeadMapping, ...]] = {
     "gpt": _causal_heads("gpt"),
     "bert": _bidirectional_heads("bert", "pooler.dense"),
-    "gpt2": (*_causal_heads("gpt2"), _TAG, replace(_SPAN, dropout="")),
+    "gpt2": (*_causal_heads("gpt2"), _TAG_HEAD, replace(_SPAN_HEAD, dropout="")),
     "ernie": _bidirectional_heads("ernie", "pooler.dense"),
     "roberta": _bidirectional_heads("roberta", "pooler.dense"),
     "albert": _bidirectional_heads("albert", "pooler", "classifier_dropout_prob"),
@@ -137,11 +144,13 @@ def require_supported(
 
 def head_for_task(model: str, task: str) -> TaskHeadMapping:
     """The head for one of our tasks; an error if transformers has none."""
-    for head in HEADS[model]:
+    for head in TASK_HEADS[model]:
         if head.kind == TASK_KINDS[task]:
             return head
-    title = FAMILIES[model].name_map.title
-    supported = ", ".join(name for name, kind in TASK_KINDS.items() if kind in {head.kind for head in HEADS[model]})
+    title = ARCHITECTURES[model].name_map.title
+    supported = ", ".join(
+        name for name, kind in TASK_KINDS.items() if kind in {head.kind for head in TASK_HEADS[model]}
+    )
     message = f"{title} of transformers has no class for {task}"
     raise InputError(message, hint=f"it has classes for: {supported}; adapt another milestone to write {task}")
 
@@ -151,45 +160,51 @@ def head_for_task(model: str, task: str) -> TaskHeadMapping:
 
 def split_start_end(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Our start and end heads, which are two rows of one layer in transformers."""
-    split = {name: tensor for name, tensor in tensors.items() if not name.startswith("heads.place.")}
-    for name in tensors.keys() - split.keys():
+    split_tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("heads.place.")}
+    for name in tensors.keys() - split_tensors.keys():
         for row, head in enumerate(("start", "end")):
-            split[name.replace("place", head, 1)] = tensors[name][row : row + 1].clone()
-    return split
+            split_tensors[name.replace("place", head, 1)] = tensors[name][row : row + 1].clone()
+    return split_tensors
 
 
 def join_start_end(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The inverse of `split_start_end`."""
     import torch
 
-    joined = {name: tensor for name, tensor in tensors.items() if not name.startswith(("heads.start.", "heads.end."))}
+    joined_tensors = {
+        name: tensor for name, tensor in tensors.items() if not name.startswith(("heads.start.", "heads.end."))
+    }
     for name, tensor in tensors.items():
         if name.startswith("heads.start."):
-            joined[name.replace("start", "place", 1)] = torch.cat((tensor, tensors[name.replace("start", "end", 1)]))
-    return joined
+            joined_tensors[name.replace("start", "place", 1)] = torch.cat(
+                (tensor, tensors[name.replace("start", "end", 1)])
+            )
+    return joined_tensors
 
 
 def bake_temperature(tensors: Mapping[str, Tensor], task: Mapping[str, Any], depth: int) -> dict[str, Tensor]:
     """Weights with the calibration temperature, or the scale of regression targets, folded in."""
-    baked = dict(tensors)
+    baked_tensors = dict(tensors)
     scale, shift = 1.0 / task.get("temperature", 1.0), 0.0
     if task.get("kind") == "number":
         scale, shift = task["spread"], task["centre"]
-    names = [name for name in baked if re.fullmatch(r"heads\.(label|choice)\.choose\.(weight|bias)", name)]
+    names = [name for name in baked_tensors if re.fullmatch(r"heads\.(label|choice)\.choose\.(weight|bias)", name)]
     if scale != 1:
-        baked |= {name: baked[name] * scale for name in names}
+        baked_tensors |= {name: baked_tensors[name] * scale for name in names}
     if shift:
         (weight, *bias) = sorted(names, key=lambda name: name.endswith("bias"))
         if bias:
-            baked[bias[0]] = baked[bias[0]] + shift
+            baked_tensors[bias[0]] = baked_tensors[bias[0]] + shift
         else:  # a change of the layer's input raises its output instead
-            row = baked[weight][0].double()
-            if not (squared_norm := float(row.square().sum())):
+            weight_row = baked_tensors[weight][0].double()
+            if not (squared_norm := float(weight_row.square().sum())):
                 raise InputError("its head has learned nothing", hint="adapt it to examples first")
             norm_biases = [pattern.format(depth - 1) for pattern in FINAL_NORM_BIASES]
-            norm_bias = next(name for name in norm_biases if name in baked)
-            baked[norm_bias] = baked[norm_bias] + (row * (shift / squared_norm)).to(baked[weight].dtype)
-    return baked
+            norm_bias = next(name for name in norm_biases if name in baked_tensors)
+            baked_tensors[norm_bias] = baked_tensors[norm_bias] + (weight_row * (shift / squared_norm)).to(
+                baked_tensors[weight].dtype
+            )
+    return baked_tensors
 
 
 # --- Tasks in config.json: labels, problem type, dropout ---
@@ -233,15 +248,15 @@ def task_from_config(
     """Our task settings, as far as the files have them; unsupported values are an error."""
     require_supported(config, head.supported_values, file, WITHOUT_HEAD_HINT)
     num_outputs = len(tensors[f"heads.{head.kind}.choose.weight"])
-    saved = _saved_task(head, config, file)
+    saved_task = _saved_task(head, config, file)
     if head.kind == "tag":
-        return {"name": "tagging", **saved, "tags": read_labels(config, num_outputs, file)}
+        return {"name": "tagging", **saved_task, "tags": read_labels(config, num_outputs, file)}
     if head.kind != "label":
         expected = {"place": 2, "choice": 1}[head.kind]
         if num_outputs != expected:
             message = f"its head gives {num_outputs} numbers, and here it can only be {expected}"
             raise InputError(message, file=file, hint=WITHOUT_HEAD_HINT)
-        return {"name": "answering" if head.kind == "place" else "choice", **saved}
+        return {"name": "answering" if head.kind == "place" else "choice", **saved_task}
     kind, problem_type = "number" if num_outputs == 1 else "one", config.get("problem_type")
     if problem_type is not None:
         kind = next((kind for kind, name in PROBLEM_TYPES.items() if name == problem_type), None)
@@ -249,7 +264,7 @@ def task_from_config(
         message = f"problem_type is {problem_type!r} with {num_outputs} answers, which cannot be done here"
         raise InputError(message, file=file, hint=WITHOUT_HEAD_HINT)
     labels = [] if kind == "number" else read_labels(config, num_outputs, file)
-    return {"name": "classification", **saved, "labels": labels, "kind": kind}
+    return {"name": "classification", **saved_task, "labels": labels, "kind": kind}
 
 
 def read_labels(config: Mapping[str, Any], count: int, file: Path) -> list[str]:
@@ -276,10 +291,10 @@ def adaptation_from_config(
     if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout < 1:
         message = f"{head.dropout} is {dropout!r}, not a number from 0 to below 1"
         raise InputError(message, file=file, hint="correct it in the file")
-    weight, language = _saved_settings(config).get("language"), DEFAULT_LM_WEIGHT if head.has_lm_head else 0.0
-    if head.has_lm_head and isinstance(weight, int | float) and math.isfinite(weight) and weight >= 0:
-        language = weight
-    return {"dropout": float(dropout), "language": float(language)}
+    saved_weight, lm_weight = _saved_settings(config).get("language"), DEFAULT_LM_WEIGHT if head.has_lm_head else 0.0
+    if head.has_lm_head and isinstance(saved_weight, int | float) and math.isfinite(saved_weight) and saved_weight >= 0:
+        lm_weight = saved_weight
+    return {"dropout": float(dropout), "language": float(lm_weight)}
 
 
 def _saved_settings(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -342,9 +357,9 @@ def _convert_tags(task: dict[str, Any], path: Path) -> dict[str, Any]:
         message = f"its labels are no tags of names: {error.message}"
         hint = f"name them so in id2label of its config.json, or {WITHOUT_HEAD_HINT}"
         raise InputError(message, file=path, hint=hint) from None
-    letters = {tag[0] for tag in hf_tags} - {"O"}
+    prefixes = {tag[0] for tag in hf_tags} - {"O"}
     schemes = tag_schemes.SCHEME_LETTERS.items()
-    scheme = next((name for name, scheme_letters in schemes if letters == {*scheme_letters, "B"}), "IOBES")
+    scheme = next((name for name, scheme_letters in schemes if prefixes == {*scheme_letters, "B"}), "IOBES")
     return {"tags": tags, "scheme": task.get("scheme", scheme)}
 
 
@@ -359,11 +374,11 @@ def check_input_format(folder: Path, input_format: InputFormat, task: Task) -> N
             message = "it has no tokenizer.json with marks around texts, and here its last mark is read"
             raise InputError(message, file=folder, hint=WITHOUT_HEAD_HINT)
         return
-    from tokenizers import Tokenizer as Rust
+    from tokenizers import Tokenizer as HFTokenizer
 
     num_texts = 1 if task.name in SINGLE_TEXT_TASKS else 2
 
-    hf_tokenizer: Any = Rust.from_file(str(file))
+    hf_tokenizer: Any = HFTokenizer.from_file(str(file))
     hf_tokenizer.no_padding()
     hf_tokenizer.no_truncation()
     token_ids = np.array(hf_tokenizer.encode("a", add_special_tokens=False).ids, np.int32)
@@ -387,8 +402,8 @@ def exported_task(run: ExportableRun) -> tuple[TaskExport | None, list[str]]:
     input_format, task = run.folder.spec.input_format(run.tokenizer), run.task.to_dict()
     if adaptation.read not in (None, input_format.pooling) and run.task.name not in ("tagging", "answering"):
         pooling_names = {"first": "the first token", "last": "the last token", "mean": "the mean"}
-        used, expected = pooling_names[adaptation.read], pooling_names[input_format.pooling]
-        message = f"its head reads {used} of a row, and the classes of transformers {expected}"
+        actual, expected = pooling_names[adaptation.read], pooling_names[input_format.pooling]
+        message = f"its head reads {actual} of a row, and the classes of transformers {expected}"
         raise InputError(message, file=path, hint="adapt without --read to write it so")
     if run.task.crf:
         message = "its tags are judged together by a CRF, which no class of transformers does"
@@ -405,8 +420,10 @@ def _export_notes(run: ExportableRun, task: Mapping[str, Any], input_format: Inp
         notes.append(f"{window_note} and their vectors averaged; there it has to be cut (truncation=True)")
     if name == "tagging":
         has_space_tokens = run.tokenizer.kind == "bytepair"  # tokens include the space before a word
-        cut = "one by one (is_split_into_words=True)" + (", each with the space before it" if has_space_tokens else "")
-        notes.append(f"words are cut {cut}; a word's tag is its first token's")
+        tokenization_note = "one by one (is_split_into_words=True)" + (
+            ", each with the space before it" if has_space_tokens else ""
+        )
+        notes.append(f"words are cut {tokenization_note}; a word's tag is its first token's")
         notes.append("here the likeliest tags that IOBES allows are told; there each token has its own")
     if name in ("tagging", "answering"):
         notes.append(f"{window_note}; there it has to be cut into windows (stride=)")

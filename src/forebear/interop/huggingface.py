@@ -14,11 +14,11 @@ from forebear.interop import hf_tasks, tensor_names
 from forebear.interop.foreign_files import read_json_object
 from forebear.interop.hf_tasks import adaptation_from_config, task_config, task_from_config
 from forebear.interop.tensor_names import (
+    ACTIVATIONS,
     ALBERT,
-    CURVES,
+    ARCHITECTURES,
     ERNIE,
     ERNIE_TASK_TABLE,
-    FAMILIES,
     TOKEN_BIAS,
     TOKEN_TABLE,
     Architecture,
@@ -37,32 +37,32 @@ def from_hf_config(architecture: Architecture, config: Mapping[str, Any], file: 
     hint = f"give the folder of a plain {architecture.name_map.title}"
     hf_tasks.require_supported(config, architecture.supported_values, file, hint)
     settings = {**architecture.defaults, **config}
-    invalid = partial(InputError, file=file, hint=REFETCH_HINT)
+    invalid_error = partial(InputError, file=file, hint=REFETCH_HINT)
     for name, default in architecture.defaults.items():
         value = settings[name]
         if isinstance(default, int) and not (type(value) is int and value > 0):
-            raise invalid(f"{name} is {value!r}, not a whole number above 0")
+            raise invalid_error(f"{name} is {value!r}, not a whole number above 0")
         if isinstance(default, float) and not (isinstance(value, int | float) and 0 <= value < 1):
-            raise invalid(f"{name} is {value!r}, not a number from 0 to below 1")
+            raise invalid_error(f"{name} is {value!r}, not a number from 0 to below 1")
     if len({settings[name] for name in architecture.dropouts}) > 1:
         unequal = ", ".join(f"{name} {settings[name]}" for name in architecture.dropouts)
         raise InputError(f"{unequal}: here one dropout serves all", file=file, hint="make them equal in the file")
     ffn_size = settings.get(architecture.ffn_key) or 0
     if type(ffn_size) is not int or ffn_size < 0:
-        raise invalid(f"{architecture.ffn_key} is {ffn_size!r}, not a whole number")
+        raise invalid_error(f"{architecture.ffn_key} is {ffn_size!r}, not a whole number")
     fields = {spec_field: settings[hf_key] for spec_field, hf_key in architecture.fields.items()}
     fields["inner"] = 0 if ffn_size == 4 * fields["width"] else ffn_size  # 0: four times the width
     fields["dropout"] = settings[architecture.dropouts[0]]
     if architecture.offset_positions:
         fields["context"] -= position_offset(architecture, config, file)
         if fields["context"] < 1:
-            raise invalid("it has no positions but those before the first")
+            raise invalid_error("it has no positions but those before the first")
     if architecture.activation_key:
         activation = settings.get(architecture.activation_key, architecture.default_activation)
-        if not isinstance(activation, str) or activation not in CURVES:
-            hint = f"give a model that has one of: {', '.join(CURVES)}"
+        if not isinstance(activation, str) or activation not in ACTIVATIONS:
+            hint = f"give a model that has one of: {', '.join(ACTIVATIONS)}"
             raise InputError(f"{architecture.activation_key} is {activation!r}", file=file, hint=hint)
-        fields["activation"] = CURVES[activation]
+        fields["activation"] = ACTIVATIONS[activation]
     return fields
 
 
@@ -78,20 +78,20 @@ def to_hf_config(
     config |= {hf_key: fields[spec_field] for spec_field, hf_key in architecture.fields.items()}
     config |= dict.fromkeys(architecture.dropouts, fields["dropout"])
     config |= {key: values[0] for key, values in architecture.supported_values.items() if values[0] not in (None, {})}
-    ffn_default, their_model = 4 * fields["width"], f"{architecture.name_map.title} of transformers"
+    ffn_default, hf_model = 4 * fields["width"], f"{architecture.name_map.title} of transformers"
     if architecture.ffn_key:
         config[architecture.ffn_key] = fields["inner"] or (None if architecture.implicit_heads else ffn_default)
     elif fields["inner"] not in (0, ffn_default):
-        message = f"inner is {fields['inner']}, and {their_model} always has {ffn_default}"
+        message = f"inner is {fields['inner']}, and {hf_model} always has {ffn_default}"
         raise InputError(message, hint="train with --inner 0 to write it so")
     if architecture.activation_key:
-        names = (hf_name for hf_name, our_name in CURVES.items() if our_name == fields["activation"])
+        names = (hf_name for hf_name, our_name in ACTIVATIONS.items() if our_name == fields["activation"])
         config[architecture.activation_key] = next(names)
     if architecture.offset_positions:
         config["max_position_embeddings"] += position_offset
     for key, built in architecture.supported_values.items():
         if config.get(key, built[0]) not in built:
-            message = f"{key} would be {config[key]!r}, and {their_model} has {built[0]!r}"
+            message = f"{key} would be {config[key]!r}, and {hf_model} has {built[0]!r}"
             raise InputError(message, hint="it cannot be written so; a model of the same fields as theirs can")
     return config | {"dtype": "float32"}
 
@@ -106,8 +106,8 @@ def position_offset(architecture: Architecture, config: Mapping[str, Any], file:
     return padding + 1
 
 
-CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
-NAME_MAPS = tuple(family.name_map for family in FAMILIES.values())
+CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE = "config.json", "model.safetensors", "model.safetensors.index.json"
+NAME_MAPS = tuple(family.name_map for family in ARCHITECTURES.values())
 SpecialTokens = Mapping[str, tuple[int, str]]  # role → id and token
 
 
@@ -144,13 +144,13 @@ def model_name_of(folder: Path) -> str:
 
 def read_huggingface(folder: Path, *, tasks: bool = True) -> ForeignCheckpoint:
     """Read a transformers folder, in float32; with tasks=False, task heads are skipped."""
-    config, file = _read_config(folder), folder / CONFIG
+    config, file = _read_config(folder), folder / CONFIG_FILE
     architecture = _architecture_of(folder, config)
     fields, tensors = from_hf_config(architecture, config, file), _load_tensors(folder, config, architecture)
     if architecture is ERNIE:
         _check_ernie_tasks(config, tensors, folder)
     class_name = _model_class(config, architecture) if tasks else ""
-    task_head = next((head for head in hf_tasks.HEADS[architecture.model] if head.class_name == class_name), None)
+    task_head = next((head for head in hf_tasks.TASK_HEADS[architecture.model] if head.class_name == class_name), None)
     our_tensors, report = tensor_names.to_our_names(
         architecture.name_map if task_head is None else task_head.name_map(architecture),
         tensors,
@@ -199,11 +199,11 @@ def write_huggingface(
     """Write config.json and weights for transformers; returns notes on heads that were left out."""
     from safetensors.torch import save_file
 
-    architecture = FAMILIES[model]
+    architecture = ARCHITECTURES[model]
     config, hf_tensors = to_hf_checkpoint(model, fields, tensors, special_tokens, task_export)
     folder.mkdir(parents=True, exist_ok=True)
-    save_file(hf_tensors, folder / WEIGHTS, metadata={"format": "pt"})
-    write_hf_json(folder / CONFIG, config)
+    save_file(hf_tensors, folder / WEIGHTS_FILE, metadata={"format": "pt"})
+    write_hf_json(folder / CONFIG_FILE, config)
     if task_export is not None:
         return []
     if architecture.implicit_heads:
@@ -223,14 +223,14 @@ def to_hf_checkpoint(
     task_export: TaskExport | None = None,
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Convert our settings and tensors to config.json and Hugging Face tensors, without heads that it lacks."""
-    architecture, head = FAMILIES[model], None
+    architecture, head = ARCHITECTURES[model], None
     name_map, title = architecture.name_map, architecture.name_map.title
     if task_export is not None:
         head = hf_tasks.head_for_task(model, task_export.task["name"])
         name_map = head.name_map(architecture)
         tensors = hf_tasks.join_start_end(hf_tasks.bake_temperature(tensors, task_export.task, fields["depth"]))
-    dropped = tuple(f"heads.{name}." for name in {*tensor_names.head_names(tensors)} - {*name_map.heads})
-    exported = {name: value for name, value in tensors.items() if not name.startswith(dropped)}
+    dropped_prefixes = tuple(f"heads.{name}." for name in {*tensor_names.head_names(tensors)} - {*name_map.heads})
+    exported = {name: value for name, value in tensors.items() if not name.startswith(dropped_prefixes)}
     if head is None:
         heads = set(tensor_names.head_names(exported))
         class_name = next(name for class_heads, name in architecture.classes.items() if set(class_heads) == heads)
@@ -273,11 +273,13 @@ def _special_token_ids(architecture: Architecture, special_tokens: SpecialTokens
 
 def _check_ernie_tasks(config: Mapping[str, Any], tensors: Mapping[str, Tensor], folder: Path) -> None:
     """Rejects ERNIE with task embeddings: it adds the vector of task 0 to every token by default."""
-    tables = [tensor for name, tensor in tensors.items() if ERNIE.name_map.without_prefix(name) == ERNIE_TASK_TABLE]
-    if config.get("use_task_id") and (not tables or bool(tables[0][:1].count_nonzero())):
+    task_tables = [
+        tensor for name, tensor in tensors.items() if ERNIE.name_map.without_prefix(name) == ERNIE_TASK_TABLE
+    ]
+    if config.get("use_task_id") and (not task_tables or bool(task_tables[0][:1].count_nonzero())):
         message = "use_task_id is true: a vector for the task is added to each token, and there is no place for it here"
         hint = "give an ERNIE without tasks, such as ernie-1.0"
-        raise InputError(message, file=folder / CONFIG, hint=hint)
+        raise InputError(message, file=folder / CONFIG_FILE, hint=hint)
 
 
 def _identity_projection(width: int) -> dict[str, Tensor]:
@@ -303,40 +305,40 @@ def _drop_projection(tensors: dict[str, Tensor], folder: Path) -> dict[str, Tens
 
 def _architecture_of(folder: Path, config: Mapping[str, Any]) -> Architecture:
     model_type = config.get("model_type")
-    for architecture in FAMILIES.values():
+    for architecture in ARCHITECTURES.values():
         if architecture.model_type == model_type:
             return architecture
-    hint = f"give a folder of: {', '.join(architecture.model_type for architecture in FAMILIES.values())}"
+    hint = f"give a folder of: {', '.join(architecture.model_type for architecture in ARCHITECTURES.values())}"
     if model_type is not None:
-        raise InputError(f"model_type {model_type!r} cannot be imported", file=folder / CONFIG, hint=hint)
+        raise InputError(f"model_type {model_type!r} cannot be imported", file=folder / CONFIG_FILE, hint=hint)
     message = "it does not say model_type"
     closest = tensor_names.closest_architecture(list(_load_tensors(folder, config, None)), NAME_MAPS)
-    for architecture in FAMILIES.values():
+    for architecture in ARCHITECTURES.values():
         if architecture.name_map is closest:
             message += f"; the weights look like {architecture.name_map.title}'s"
             hint = f'add "model_type": "{architecture.model_type}" to it, if that is right'
-    raise InputError(message, file=folder / CONFIG, hint=hint)
+    raise InputError(message, file=folder / CONFIG_FILE, hint=hint)
 
 
 def _num_blocks(architecture: Architecture, config_depth: int, tensors: Mapping[str, Tensor], folder: Path) -> int:
     """The number of blocks in config.json, checked against the weights."""
-    starts = {rule.hf_names[0].split("*")[0] for rule in architecture.name_map.rules if "*" in rule.hf_names[0]}
-    if not starts:  # one block for all depths
+    block_prefixes = {rule.hf_names[0].split("*")[0] for rule in architecture.name_map.rules if "*" in rule.hf_names[0]}
+    if not block_prefixes:  # one block for all depths
         return 1
-    (start,) = starts
+    (block_prefix,) = block_prefixes
     names = (architecture.name_map.without_prefix(name) for name in tensors)
-    blocks = {name.removeprefix(start).split(".")[0] for name in names if name.startswith(start)}
+    blocks = {name.removeprefix(block_prefix).split(".")[0] for name in names if name.startswith(block_prefix)}
     if blocks and config_depth > len(blocks):
         message = f"{architecture.fields['depth']} is {config_depth:,}, and the weights have {len(blocks):,} blocks"
-        raise InputError(message, file=folder / CONFIG, hint=REFETCH_HINT)
+        raise InputError(message, file=folder / CONFIG_FILE, hint=REFETCH_HINT)
     return min(config_depth, len(blocks) + 1)
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
-    if not (folder / CONFIG).is_file():
+    if not (folder / CONFIG_FILE).is_file():
         hint = "give a folder that transformers' save_pretrained wrote, or one with an ELMo's options.json"
         raise InputError("there is no config.json", file=folder, hint=hint)
-    return read_json_object(folder / CONFIG, REFETCH_HINT)
+    return read_json_object(folder / CONFIG_FILE, REFETCH_HINT)
 
 
 def _load_tensors(folder: Path, config: Mapping[str, Any], architecture: Architecture | None) -> dict[str, Tensor]:
@@ -365,23 +367,23 @@ def _model_class(config: Mapping[str, Any], architecture: Architecture | None) -
 
 
 def _weight_files(folder: Path, model_class: str) -> list[Path]:
-    if (folder / WEIGHTS).is_file():
-        return [folder / WEIGHTS]
-    if (folder / INDEX).is_file():
-        weight_map = read_json_object(folder / INDEX, REFETCH_HINT).get("weight_map")
+    if (folder / WEIGHTS_FILE).is_file():
+        return [folder / WEIGHTS_FILE]
+    if (folder / INDEX_FILE).is_file():
+        weight_map = read_json_object(folder / INDEX_FILE, REFETCH_HINT).get("weight_map")
         if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
             message = "this is not an index: it has no weight_map of files"
-            raise InputError(message, file=folder / INDEX, hint=REFETCH_HINT)
+            raise InputError(message, file=folder / INDEX_FILE, hint=REFETCH_HINT)
         file_names = sorted(set(weight_map.values()))
         if any(Path(name).name != name for name in file_names):
-            raise InputError("it names files outside its folder", file=folder / INDEX, hint=REFETCH_HINT)
+            raise InputError("it names files outside its folder", file=folder / INDEX_FILE, hint=REFETCH_HINT)
         return [folder / name for name in file_names]
     conversion = f"where you trust them: {model_class}.from_pretrained(OLD).save_pretrained(NEW)"
     if any(folder.glob("*.bin")) or any(folder.glob("*.pt")):
         message = "the weights are pickled, and a pickle can run code when it is opened"
         raise InputError(message, file=folder, hint=f"convert them {conversion}")
     hint = f"give a folder that save_pretrained wrote, or convert old weights {conversion}"
-    raise InputError(f"there is no {WEIGHTS}", file=folder, hint=hint)
+    raise InputError(f"there is no {WEIGHTS_FILE}", file=folder, hint=hint)
 
 
 # --- Tokenizer files ---
@@ -395,7 +397,7 @@ COMMON_TOKEN_NAMES = {"unknown": ("unk_token",), "padding": ("pad_token",), "mas
 
 def write_tokenizer(
     folder: Path,
-    milestone: str,
+    model_name: str,
     tokenizer_json: Mapping[str, Any],
     special_tokens: SpecialTokens,
     context: int,
@@ -406,7 +408,7 @@ def write_tokenizer(
 
     Decoders add special tokens for tasks only: `add_special`.
     """
-    architecture = FAMILIES[milestone]
+    architecture = ARCHITECTURES[model_name]
     token_names, input_names = CAUSAL_TOKEN_NAMES, ["input_ids", "attention_mask"]
     start, adds_special, is_roberta = "end", add_special, architecture.offset_positions
     if not architecture.implicit_heads:
@@ -443,12 +445,17 @@ def template_post_processor(
     `segments`: B has segment id 1. `double_separator`: two [SEP] between A and B, as in RoBERTa.
     """
 
-    def piece(kind: str, name: str, segment: int = 0) -> dict[str, Any]:
+    def template_piece(kind: str, name: str, segment: int = 0) -> dict[str, Any]:
         return {kind: {"id": name, "type_id": segment}}
 
-    segment_b, separator = int(segments), piece("SpecialToken", end[1])
-    single = [piece("SpecialToken", start[1]), piece("Sequence", "A"), separator]
-    pair = [*single, *[separator] * double_separator, piece("Sequence", "B", segment_b)]
-    pair.append(piece("SpecialToken", end[1], segment_b))
+    segment_b, separator = int(segments), template_piece("SpecialToken", end[1])
+    single_template = [template_piece("SpecialToken", start[1]), template_piece("Sequence", "A"), separator]
+    pair_template = [*single_template, *[separator] * double_separator, template_piece("Sequence", "B", segment_b)]
+    pair_template.append(template_piece("SpecialToken", end[1], segment_b))
     special_tokens = {token: {"id": token, "ids": [token_id], "tokens": [token]} for token_id, token in (start, end)}
-    return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special_tokens}
+    return {
+        "type": "TemplateProcessing",
+        "single": single_template,
+        "pair": pair_template,
+        "special_tokens": special_tokens,
+    }

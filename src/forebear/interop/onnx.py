@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 REQUIRED_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 MAX_MODEL_BYTES = 2_000_000_000  # of one ONNX file
 MAX_RELATIVE_DIFFERENCE = 1e-3  # accepted in verification, relative to the largest output
-CHECK_SHAPES = ((1, 1), (1, 7), (3, 5), (2, 16))  # rows and length of the batches used in verification
+CHECKED_SHAPES = ((1, 1), (1, 7), (3, 5), (2, 16))  # rows and length of the batches used in verification
 OPSET = 18
 
 
@@ -66,7 +66,7 @@ def export_onnx(run: ExportableRun, target: Path) -> list[str]:
             path.unlink(missing_ok=True)
         raise
     difference = f"{max_difference:.1e} at most from the run's, for batches of five shapes"
-    return [*_notes(run), f"ONNX Runtime's answers differ by {difference}"]
+    return [*_export_notes(run), f"ONNX Runtime's answers differ by {difference}"]
 
 
 def _tag_crf(model: Model) -> CRFLayer | None:
@@ -75,7 +75,7 @@ def _tag_crf(model: Model) -> CRFLayer | None:
     return head.crf if isinstance(head, TagHead) else None
 
 
-def _notes(run: ExportableRun) -> list[str]:
+def _export_notes(run: ExportableRun) -> list[str]:
     notes = []
     if run.tokenizer.segmenter is not None:
         reason = "its tokenizer cuts Chinese into words first, which others cannot do"
@@ -119,16 +119,16 @@ def _write_model(padded: PaddedModel, file: Path, properties: dict[str, str]) ->
     onnx.save(proto, str(file))
 
 
-def _random_batch(padded: PaddedModel, rows: int, length: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def _random_batch(padded: PaddedModel, num_rows: int, length: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Random sequences: the first has the full length, the others are padded."""
     length = min(length, padded.encoder.max_length)
     embedding = padded.encoder.embedding
-    lengths = np.array([length, *rng.integers(1, length + 1, rows - 1)])
+    lengths = np.array([length, *rng.integers(1, length + 1, num_rows - 1)])
     num_segments = 1 if embedding.segment is None else embedding.segment.num_embeddings
     arrays = {
-        "input_ids": rng.integers(0, embedding.vocabulary, (rows, length)),
+        "input_ids": rng.integers(0, embedding.vocab_size, (num_rows, length)),
         "attention_mask": (np.arange(length) < lengths[:, None]).astype(np.int64),
-        "token_type_ids": np.sort(rng.integers(0, num_segments, (rows, length)), axis=1),
+        "token_type_ids": np.sort(rng.integers(0, num_segments, (num_rows, length)), axis=1),
     }
     return {name: arrays[name] for name in padded.inputs}
 
@@ -138,15 +138,15 @@ def _max_difference(run: ExportableRun, padded: PaddedModel, file: Path) -> floa
     import onnxruntime  # pyright: ignore[reportMissingImports]
 
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-    rng, largest = np.random.default_rng(1), 0.0
-    for rows, length in (*CHECK_SHAPES, (2, padded.encoder.max_length)):
-        batch = _random_batch(padded, rows, length, rng)
+    rng, max_difference = np.random.default_rng(1), 0.0
+    for num_rows, length in (*CHECKED_SHAPES, (2, padded.encoder.max_length)):
+        batch = _random_batch(padded, num_rows, length, rng)
         mask = batch["attention_mask"].astype(bool)
         onnx_outputs = map(np.asarray, session.run(padded.outputs, batch))
         run_outputs = _run_outputs(run, batch, mask)
         for name, run_output, onnx_output in zip(padded.outputs, run_outputs, onnx_outputs, strict=True):
-            largest = max(largest, _output_difference(name, run_output, onnx_output, mask))
-    return largest
+            max_difference = max(max_difference, _output_difference(name, run_output, onnx_output, mask))
+    return max_difference
 
 
 def _output_difference(name: str, run_output: np.ndarray, onnx_output: np.ndarray, mask: np.ndarray) -> float:
@@ -178,15 +178,17 @@ def _usage_metadata(run: ExportableRun, padded: PaddedModel, target: Path, max_d
     """The content of FILE.json: how the model is used."""
     tokenizer, input_format = run.tokenizer, run.folder.spec.input_format(run.tokenizer)
     roles = tokenizer.special_roles.items()
-    outputs = {STATES: "float32 (rows, length, width): the last layer; where there is padding it means nothing"}
+    outputs = {STATES_OUTPUT: "float32 (rows, length, width): the last layer; where there is padding it means nothing"}
     for name, head_name in zip(padded.outputs[1:], padded.model.heads, strict=True):
         shape = "(rows, length, …)" if head_name in TOKEN_HEADS else "(rows, …)"
         outputs[name] = f"float32 {shape}: the logits of the head '{head_name}'"
-    before, between, after = (
+    prefix, separator, suffix = (
         " ".join(map(tokenizer.id_to_token, tokens))
         for tokens in (input_format.before, input_format.between, input_format.after)
     )
-    row = f"{before} TEXT {after}; of two texts {before} TEXT {between} TEXT {after}".replace("  ", " ").strip()
+    row_format = f"{prefix} TEXT {suffix}; of two texts {prefix} TEXT {separator} TEXT {suffix}".replace(
+        "  ", " "
+    ).strip()
     usage: dict[str, Any] = {
         "model": target.name,
         "tokenizer": target.with_suffix(".tokenizer.json").name,
@@ -194,8 +196,10 @@ def _usage_metadata(run: ExportableRun, padded: PaddedModel, target: Path, max_d
         "inputs": {name: INPUT_DESCRIPTIONS[name] for name in padded.inputs},
         "outputs": outputs,
         "longest": padded.encoder.max_length,
-        "special_tokens": {role: {"id": number, "token": tokenizer.id_to_token(number)} for role, number in roles},
-        "row": row,
+        "special_tokens": {
+            role: {"id": token_id, "token": tokenizer.id_to_token(token_id)} for role, token_id in roles
+        },
+        "row": row_format,
         "largest_difference": max_difference,
     }
     if run.task is not None:
@@ -220,7 +224,7 @@ TOKEN_HEADS = ("token", "next", "tag", "start", "end")
 # The network itself takes packed batches without padding; a test and every export compare the two.
 
 
-STATES = "last_hidden_state"
+STATES_OUTPUT = "last_hidden_state"
 
 
 class PaddedModel(nn.Module):
@@ -235,7 +239,7 @@ class PaddedModel(nn.Module):
         self.inputs = ["input_ids", "attention_mask"]
         self.inputs += ["token_type_ids"] if self.encoder.embedding.segment is not None else []
         heads = list(model.heads)
-        self.outputs = [STATES, *(["logits"] if len(heads) == 1 else [f"{name}_logits" for name in heads])]
+        self.outputs = [STATES_OUTPUT, *(["logits"] if len(heads) == 1 else [f"{name}_logits" for name in heads])]
 
     def forward(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> tuple[Tensor, ...]:
         layers = self.layer_states(ids, mask.bool(), segments)
@@ -256,8 +260,8 @@ class PaddedModel(nn.Module):
             positions = torch.arange(length, device=ids.device)
             attention_mask = attention_mask & (positions[None, :] <= positions[:, None])
         states = [x if encoder.project is None else encoder.project(x)]
-        for number in range(encoder.depth):
-            block = encoder.blocks[number % len(encoder.blocks)]
+        for index in range(encoder.depth):
+            block = encoder.blocks[index % len(encoder.blocks)]
             assert isinstance(block, TransformerBlock)
             states.append(_apply_block(block, states[-1], attention_mask))
         if encoder.final_norm is not None:
@@ -267,7 +271,7 @@ class PaddedModel(nn.Module):
 
 def _apply_block(block: TransformerBlock, x: Tensor, attention_mask: Tensor) -> Tensor:
     """One block, equivalent to `TransformerBlock.forward` on packed batches."""
-    if block.norm_place == "pre":
+    if block.norm_position == "pre":
         x = x + _attend(block, block.attention_norm(x), attention_mask)
         return x + block.feedforward(block.feedforward_norm(x))
     x = block.attention_norm(x + _attend(block, x, attention_mask))
@@ -276,11 +280,11 @@ def _apply_block(block: TransformerBlock, x: Tensor, attention_mask: Tensor) -> 
 
 def _attend(block: TransformerBlock, x: Tensor, attention_mask: Tensor) -> Tensor:
     attention = block.attention
-    rows, length, width = x.shape
-    projected = attention.query_key_value(x).view(rows, length, 3, attention.heads, width // attention.heads)
+    num_rows, length, width = x.shape
+    projected = attention.query_key_value(x).view(num_rows, length, 3, attention.heads, width // attention.heads)
     query, key, value = projected.permute(2, 0, 3, 1, 4).unbind(0)
-    mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=attention_mask)
-    return attention.output(mixed.transpose(1, 2).reshape(rows, length, width))
+    context = functional.scaled_dot_product_attention(query, key, value, attn_mask=attention_mask)
+    return attention.output(context.transpose(1, 2).reshape(num_rows, length, width))
 
 
 def head_logits(head: nn.Module, layers: list[Tensor], mask: Tensor) -> Tensor:
@@ -294,9 +298,9 @@ def head_logits(head: nn.Module, layers: list[Tensor], mask: Tensor) -> Tensor:
     x = layers[-1]
     if head.mixture is not None:
         weights = head.mixture.weights
-        x = (1 + head.mixture.gain_bias) * sum(weights[number] * layer for number, layer in enumerate(layers))
+        x = (1 + head.mixture.gain_bias) * sum(weights[index] * layer for index, layer in enumerate(layers))
     if isinstance(head, PooledHead):
-        logits = head.logits(_pool(x, mask, head.read))
+        logits = head.logits(_pool(x, mask, head.pooling))
         return logits.squeeze(1) if isinstance(head, ChoiceHead) else logits
     return head.choose(x) if isinstance(head, TagHead) else head.choose(x).squeeze(2)
 

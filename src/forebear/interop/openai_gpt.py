@@ -20,25 +20,25 @@ from forebear.errors import InputError, join_errors
 from forebear.interop.huggingface import ForeignCheckpoint
 from forebear.interop.tensor_names import GPT, to_our_names
 
-SHAPES = "params_shapes.json"
-PARAMS = re.compile(r"params_(0|[1-9]\d{0,5})\.npy")
-ARCHIVES = (".tar.gz", ".tgz", ".tar")
+SHAPES_FILE = "params_shapes.json"
+PARAMS_PATTERN = re.compile(r"params_(0|[1-9]\d{0,5})\.npy")
+ARCHIVE_SUFFIXES = (".tar.gz", ".tgz", ".tar")
 REFETCH_HINT = "fetch it again"
 MAX_MEMBER_BYTES = 1 << 30  # of one file in an archive; the published ones have 46 million
 HEAD_SIZE = 64  # of the published model; the files do not say
 # In the order of the files: position and token embeddings, then these of each block.
-TABLES = ("positions_embed.weight", "tokens_embed.weight")
-BLOCK = tuple(
+TABLE_NAMES = ("positions_embed.weight", "tokens_embed.weight")
+BLOCK_NAMES = tuple(
     f"{layer}.{part}"
     for layer in ("attn.c_attn", "attn.c_proj", "ln_1", "mlp.c_fc", "mlp.c_proj", "ln_2")
     for part in ("weight", "bias")
 )
-Files = dict[str, Callable[[], bytes]]  # file name → a function that reads its content
+FileReaders = dict[str, Callable[[], bytes]]  # file name → a function that reads its content
 
 
 def is_openai_gpt(path: Path) -> bool:
     """Whether a path is such a folder or archive."""
-    return (path / SHAPES).is_file() if path.is_dir() else path.name.endswith(ARCHIVES)
+    return (path / SHAPES_FILE).is_file() if path.is_dir() else path.name.endswith(ARCHIVE_SUFFIXES)
 
 
 def read_openai_gpt(path: Path, heads: int | None = None) -> ForeignCheckpoint:
@@ -52,26 +52,26 @@ def read_openai_gpt(path: Path, heads: int | None = None) -> ForeignCheckpoint:
         raise _corrupt(path, f"not a whole archive ({error})") from None
 
 
-def _archive_files(path: Path, archive: tarfile.TarFile) -> Files:
+def _archive_files(path: Path, archive: tarfile.TarFile) -> FileReaders:
     """The files in the archive by base name. Nothing is extracted; paths outside the archive are rejected."""
-    files: Files = {}
+    files: FileReaders = {}
     for member in archive.getmembers():
-        path_there = PurePosixPath(member.name)
-        name = path_there.name
-        if path_there.is_absolute() or ".." in path_there.parts:
+        member_path = PurePosixPath(member.name)
+        name = member_path.name
+        if member_path.is_absolute() or ".." in member_path.parts:
             raise _corrupt(path, f"it has a file that leads outside: {member.name!r}")
-        if not member.isfile() or not (name == SHAPES or PARAMS.fullmatch(name)):
+        if not member.isfile() or not (name == SHAPES_FILE or PARAMS_PATTERN.fullmatch(name)):
             continue
         if name in files:
             raise _corrupt(path, f"{name} is there twice")
         if member.size > MAX_MEMBER_BYTES:
             raise _corrupt(path, f"{name} has {member.size:,} bytes")
 
-        def content(member: tarfile.TarInfo = member) -> bytes:
+        def read_content(member: tarfile.TarInfo = member) -> bytes:
             stream = archive.extractfile(member)
             return stream.read() if stream is not None else b""
 
-        files[name] = content
+        files[name] = read_content
     return files
 
 
@@ -79,20 +79,20 @@ def _corrupt(path: Path, message: str) -> InputError:
     return InputError(message, file=path, hint=REFETCH_HINT)
 
 
-def _read_files(path: Path, files: Files, num_heads: int | None) -> ForeignCheckpoint:
+def _read_files(path: Path, files: FileReaders, num_heads: int | None) -> ForeignCheckpoint:
     import torch
 
     shapes = _read_shapes(path, files)
     parameters = _read_parameters(path, files, sum(map(math.prod, shapes)))
-    depth = (len(shapes) - len(TABLES)) // len(BLOCK)
-    names = [*TABLES, *(f"h.{block}.{name}" for block in range(depth) for name in BLOCK)]
+    depth = (len(shapes) - len(TABLE_NAMES)) // len(BLOCK_NAMES)
+    names = [*TABLE_NAMES, *(f"h.{block}.{name}" for block in range(depth) for name in BLOCK_NAMES)]
     tensors, offset = {}, 0
     for name, shape in zip(names, shapes, strict=True):
         values = parameters[offset : (offset := offset + math.prod(shape))]
         # Layer weights are stored as [1, in, out], a convolution over one token.
         array = values.reshape(shape[1:] if len(shape) == 3 and shape[0] == 1 else shape)
         tensors[name] = torch.from_numpy(np.ascontiguousarray(array, np.float32))
-    ours, report = to_our_names(GPT.name_map, tensors, depth=depth, file=path)
+    our_tensors, report = to_our_names(GPT.name_map, tensors, depth=depth, file=path)
     width, ffn_size = shapes[1][-1], tensors["h.0.mlp.c_fc.weight"].shape[-1]
     if num_heads is None:
         if width % HEAD_SIZE:
@@ -105,36 +105,36 @@ def _read_files(path: Path, files: Files, num_heads: int | None) -> ForeignCheck
     inner = 0 if ffn_size == 4 * width else ffn_size
     fields = {"width": width, "depth": depth, "heads": num_heads, "context": shapes[0][0], "inner": inner}
     fields |= {"dropout": 0.1, "epsilon": 1e-5}
-    return ForeignCheckpoint(GPT.model, fields, ours, GPT.implicit_heads, report)
+    return ForeignCheckpoint(GPT.model, fields, our_tensors, GPT.implicit_heads, report)
 
 
-def _read_shapes(path: Path, files: Files) -> list[list[int]]:
-    if SHAPES not in files:
+def _read_shapes(path: Path, files: FileReaders) -> list[list[int]]:
+    if SHAPES_FILE not in files:
         hint = "give the folder or archive that OpenAI published in 2018"
-        raise InputError(f"there is no {SHAPES}", file=path, hint=hint)
+        raise InputError(f"there is no {SHAPES_FILE}", file=path, hint=hint)
     try:
-        shapes = json.loads(files[SHAPES]())
+        shapes = json.loads(files[SHAPES_FILE]())
     except ValueError as error:
-        raise _corrupt(path, f"{SHAPES} is not JSON: {error}") from None
+        raise _corrupt(path, f"{SHAPES_FILE} is not JSON: {error}") from None
     is_valid = isinstance(shapes, list) and all(
         isinstance(shape, list) and 1 <= len(shape) <= 3 and all(type(n) is int and 0 < n < 1 << 31 for n in shape)
         for shape in shapes
     )
     if not is_valid:
-        raise _corrupt(path, f"{SHAPES} is not a list of shapes")
-    blocks, remainder = divmod(len(shapes) - len(TABLES), len(BLOCK))
+        raise _corrupt(path, f"{SHAPES_FILE} is not a list of shapes")
+    blocks, remainder = divmod(len(shapes) - len(TABLE_NAMES), len(BLOCK_NAMES))
     if blocks < 1 or remainder:
-        raise _corrupt(path, f"{len(shapes):,} tensors are not two tables and {len(BLOCK)} for each block")
+        raise _corrupt(path, f"{len(shapes):,} tensors are not two tables and {len(BLOCK_NAMES)} for each block")
     return shapes
 
 
-def _read_parameters(path: Path, files: Files, expected: int) -> np.ndarray:
+def _read_parameters(path: Path, files: FileReaders, expected: int) -> np.ndarray:
     """All parameters concatenated; their number must be `expected`."""
-    known = {int(match[1]): name for name in files if (match := PARAMS.fullmatch(name))}
-    if missing := [f"params_{n}.npy" for n in range(max(known, default=0) + 1) if n not in known]:
+    names_by_number = {int(match[1]): name for name in files if (match := PARAMS_PATTERN.fullmatch(name))}
+    if missing := [f"params_{n}.npy" for n in range(max(names_by_number, default=0) + 1) if n not in names_by_number]:
         raise _corrupt(path, f"missing: {join_errors(missing)}")
-    arrays, size = [], 0
-    for _, name in sorted(known.items()):
+    arrays, num_read = [], 0
+    for _, name in sorted(names_by_number.items()):
         try:
             array = np.load(io.BytesIO(files[name]()), allow_pickle=False)
         except (ValueError, EOFError) as error:
@@ -142,10 +142,10 @@ def _read_parameters(path: Path, files: Files, expected: int) -> np.ndarray:
         if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind != "f":
             raise _corrupt(path, f"{name} is not a row of floating point numbers")
         arrays.append(array)
-        size += len(array)
-        if size > expected:
+        num_read += len(array)
+        if num_read > expected:
             break
-    if size != expected:
-        count = "more" if size > expected else f"{size:,}"
-        raise _corrupt(path, f"the shapes want {expected:,} numbers, and the files have {count}")
+    if num_read != expected:
+        count_phrase = "more" if num_read > expected else f"{num_read:,}"
+        raise _corrupt(path, f"the shapes want {expected:,} numbers, and the files have {count_phrase}")
     return np.concatenate(arrays)

@@ -56,15 +56,15 @@ class TensorNameMap:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(row.head for row in self.rules if row.head))
+        return tuple(dict.fromkeys(rule.head for rule in self.rules if rule.head))
 
     def expand_rules(self, depth: int) -> tuple[TensorNameRule, ...]:
         """The rules, those with `*` repeated for each block."""
         rules = []
         for rule in self.rules:
-            for number in map(str, range(depth if "*" in rule.our_name else 1)):
-                hf_names = tuple(name.replace("*", number) for name in rule.hf_names)
-                rules.append(replace(rule, our_name=rule.our_name.replace("*", number), hf_names=hf_names))
+            for block in map(str, range(depth if "*" in rule.our_name else 1)):
+                hf_names = tuple(name.replace("*", block) for name in rule.hf_names)
+                rules.append(replace(rule, our_name=rule.our_name.replace("*", block), hf_names=hf_names))
         return tuple(rules)
 
     def without_prefix(self, name: str) -> str:
@@ -129,10 +129,10 @@ def to_our_names(
     tensors = {bare_name: hf_tensors[name] for bare_name, name in original_names.items()}
     rules, present, missing = _rules_present(name_map, tensors, depth)
     expected = {name for rule in rules for name in rule.hf_names}
-    tied = {copy: name for copy, name in name_map.tied.items() if copy in tensors and name in expected}
-    for copy, name in tied.items():
-        tensors.setdefault(name, tensors[copy])
-        original_names.setdefault(name, original_names[copy])
+    tied = {tied_name: name for tied_name, name in name_map.tied.items() if tied_name in tensors and name in expected}
+    for tied_name, name in tied.items():
+        tensors.setdefault(name, tensors[tied_name])
+        original_names.setdefault(name, original_names[tied_name])
     shared = {name for rule in name_map.rules if rule.is_shared for name in rule.hf_names} - expected
     ignored, unknown = _group_ignored(name_map, tensors.keys() - expected - tied.keys(), shared)
     faults = [f"{name} is missing" for name in sorted(expected - tensors.keys())]
@@ -148,21 +148,21 @@ def to_our_names(
     faults = faults or _wrong_shapes(rules, tensors, num_offset_rows)
     if not faults:
         faults = [
-            f"{copy} is not the same as {name}"
-            for copy, name in tied.items()
-            if tensors[copy].dtype != tensors[name].dtype or not torch.equal(tensors[copy], tensors[name])
+            f"{tied_name} is not the same as {name}"
+            for tied_name, name in tied.items()
+            if tensors[tied_name].dtype != tensors[name].dtype or not torch.equal(tensors[tied_name], tensors[name])
         ]
     if faults:
         raise _mismatch_error(name_map, faults, list(hf_tensors), alternatives, file)
     our_tensors = {}
     for rule in rules:
-        parts = [tensors[name].T if rule.is_transposed else tensors[name] for name in rule.hf_names]
-        stacked = parts[0] if len(parts) == 1 else torch.cat(parts)
+        stacked_tensors = [tensors[name].T if rule.is_transposed else tensors[name] for name in rule.hf_names]
+        stacked = stacked_tensors[0] if len(stacked_tensors) == 1 else torch.cat(stacked_tensors)
         stacked = stacked[num_offset_rows:] if rule.has_offset_rows else stacked
         our_tensors[rule.our_name] = stacked.to(torch.float32).contiguous()
     skipped = {reason: tuple(original_names[name] for name in names) for reason, names in ignored.items()}
-    matched = len({original_names[name] for name in (*expected, *tied)})
-    return our_tensors, NameMappingReport(name_map.title, matched, present, missing, skipped)
+    num_matched = len({original_names[name] for name in (*expected, *tied)})
+    return our_tensors, NameMappingReport(name_map.title, num_matched, present, missing, skipped)
 
 
 def to_hf_names(
@@ -198,8 +198,8 @@ def head_names(names: Iterable[str]) -> tuple[str, ...]:
 
 def closest_architecture(names: Sequence[str], name_maps: Sequence[TensorNameMap]) -> TensorNameMap | None:
     """The architecture that matches most names; None if no name matches."""
-    best = max(name_maps, key=lambda name_map: name_map.count_matches(names), default=None)
-    return best if best is not None and best.count_matches(names)[0] else None
+    closest = max(name_maps, key=lambda name_map: name_map.count_matches(names), default=None)
+    return closest if closest is not None and closest.count_matches(names)[0] else None
 
 
 def _mismatch_error(
@@ -268,11 +268,11 @@ def _wrong_shapes(rules: Sequence[TensorNameRule], tensors: Mapping[str, Tensor]
 
 TOKEN_TABLE = "encoder.embedding.token.weight"  # our tensors with a row per vocabulary entry
 TOKEN_BIAS = "heads.token.bias"
-ATTENTION = ("query", "key", "value")  # stacked in ours
-CONSTANT = "a constant that old versions saved, no weight"
+ATTENTION_PROJECTIONS = ("query", "key", "value")  # stacked in ours
+CONSTANT_BUFFER_NOTE = "a constant that old versions saved, no weight"
 # Activations: Hugging Face name → ours.
-CURVES = {"gelu": "gelu", "gelu_new": "gelu-tanh", "relu": "relu"}
-CURVES |= {"gelu_python": "gelu", "gelu_pytorch_tanh": "gelu-tanh"}
+ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu-tanh", "relu": "relu"}
+ACTIVATIONS |= {"gelu_python": "gelu", "gelu_pytorch_tanh": "gelu-tanh"}
 
 
 @dataclass(frozen=True)
@@ -311,17 +311,17 @@ class Architecture:
 
 
 def layer_rules(
-    ours: str, *theirs: str, is_transposed: bool = False, head: str = "", is_shared: bool = False
+    our_name: str, *hf_names: str, is_transposed: bool = False, head: str = "", is_shared: bool = False
 ) -> tuple[TensorNameRule, TensorNameRule]:
     """The weight and the bias of one layer."""
-    weights, biases = (tuple(f"{name}.{part}" for name in theirs) for part in ("weight", "bias"))
-    weight_rule = TensorNameRule(f"{ours}.weight", weights, is_transposed, head, is_shared)
-    return weight_rule, TensorNameRule(f"{ours}.bias", biases, False, head, is_shared)
+    weights, biases = (tuple(f"{name}.{part}" for name in hf_names) for part in ("weight", "bias"))
+    weight_rule = TensorNameRule(f"{our_name}.weight", weights, is_transposed, head, is_shared)
+    return weight_rule, TensorNameRule(f"{our_name}.bias", biases, False, head, is_shared)
 
 
 # --- Decoders: GPT, GPT-2 ---
 
-DECODER_BLOCK = (
+DECODER_BLOCK_RULES = (
     *layer_rules("encoder.blocks.*.attention_norm", "h.*.ln_1"),
     *layer_rules("encoder.blocks.*.attention.query_key_value", "h.*.attn.c_attn", is_transposed=True),
     *layer_rules("encoder.blocks.*.attention.output", "h.*.attn.c_proj", is_transposed=True),
@@ -329,13 +329,13 @@ DECODER_BLOCK = (
     *layer_rules("encoder.blocks.*.expand", "h.*.mlp.c_fc", is_transposed=True),
     *layer_rules("encoder.blocks.*.contract", "h.*.mlp.c_proj", is_transposed=True),
 )
-MASKS = {r"h\.\d+\.attn\.(bias|masked_bias)": CONSTANT}
+IGNORED_MASKS = {r"h\.\d+\.attn\.(bias|masked_bias)": CONSTANT_BUFFER_NOTE}
 GPT_FIELDS = {"width": "n_embd", "depth": "n_layer", "heads": "n_head", "context": "n_positions"}
 GPT_FIELDS |= {"epsilon": "layer_norm_epsilon"}
 GPT_DROPOUTS = ("resid_pdrop", "embd_pdrop", "attn_pdrop")
 GPT_DEFAULTS: dict[str, int | float] = {"n_embd": 768, "n_layer": 12, "n_head": 12, "layer_norm_epsilon": 1e-5}
 GPT_DEFAULTS |= dict.fromkeys(GPT_DROPOUTS, 0.1)
-PLAIN: dict[str, tuple[Any, ...]] = {
+COMMON_VALUES: dict[str, tuple[Any, ...]] = {
     "tie_word_embeddings": (True,),
     "pruned_heads": ({}, None),
     "quantization_config": (None,),
@@ -345,23 +345,23 @@ PLAIN: dict[str, tuple[Any, ...]] = {
 POSITION_TABLE = "encoder.embedding.position.weight"
 
 
-def _decoder_names(title: str, tokens: str, positions: str, *final_norm: TensorNameRule) -> TensorNameMap:
-    names = {TOKEN_TABLE: f"{tokens}.weight", POSITION_TABLE: f"{positions}.weight"}
+def _decoder_names(title: str, token_table: str, position_table: str, *final_norm: TensorNameRule) -> TensorNameMap:
+    names = {TOKEN_TABLE: f"{token_table}.weight", POSITION_TABLE: f"{position_table}.weight"}
     tables = (TensorNameRule(our_name, (name,)) for our_name, name in names.items())
-    rules, tied = (*tables, *DECODER_BLOCK, *final_norm), {"lm_head.weight": names[TOKEN_TABLE]}
-    return TensorNameMap(title, "transformer.", rules, tied, MASKS)
+    rules, tied = (*tables, *DECODER_BLOCK_RULES, *final_norm), {"lm_head.weight": names[TOKEN_TABLE]}
+    return TensorNameMap(title, "transformer.", rules, tied, IGNORED_MASKS)
 
 
 GPT_NAMES = _decoder_names("GPT", "tokens_embed", "positions_embed")
 GPT = Architecture(
     model="gpt",
     model_type="openai-gpt",
-    name_map=replace(GPT_NAMES, ignored_names=MASKS | {"position_ids": CONSTANT}),
+    name_map=replace(GPT_NAMES, ignored_names=IGNORED_MASKS | {"position_ids": CONSTANT_BUFFER_NOTE}),
     classes={(): "OpenAIGPTLMHeadModel"},
     fields=GPT_FIELDS,
     defaults=GPT_DEFAULTS | {"n_positions": 512},
     dropouts=GPT_DROPOUTS,
-    supported_values=PLAIN | {"afn": ("gelu",)},  # the tanh approximation, in this architecture only
+    supported_values=COMMON_VALUES | {"afn": ("gelu",)},  # the tanh approximation, in this architecture only
     implicit_heads=("next",),
 )
 
@@ -373,7 +373,7 @@ GPT2 = replace(
     classes={(): "GPT2LMHeadModel"},
     defaults=GPT_DEFAULTS | {"n_positions": 1024},
     ffn_key="n_inner",
-    supported_values=PLAIN
+    supported_values=COMMON_VALUES
     | {
         "activation_function": ("gelu_new", "gelu_pytorch_tanh"),
         "scale_attn_weights": (True,),
@@ -384,15 +384,16 @@ GPT2 = replace(
 
 # --- Encoders: BERT, ERNIE, RoBERTa, ALBERT ---
 
-EMBEDDING = (
+EMBEDDING_RULES = (
     TensorNameRule(TOKEN_TABLE, ("embeddings.word_embeddings.weight",)),
     TensorNameRule("encoder.embedding.segment.weight", ("embeddings.token_type_embeddings.weight",)),
     *layer_rules("encoder.embedding.norm", "embeddings.LayerNorm"),
 )
-POSITION = TensorNameRule(POSITION_TABLE, ("embeddings.position_embeddings.weight",))
-ENCODER_BLOCK = (
+POSITION_RULE = TensorNameRule(POSITION_TABLE, ("embeddings.position_embeddings.weight",))
+ENCODER_BLOCK_RULES = (
     *layer_rules(
-        "encoder.blocks.*.attention.query_key_value", *(f"encoder.layer.*.attention.self.{part}" for part in ATTENTION)
+        "encoder.blocks.*.attention.query_key_value",
+        *(f"encoder.layer.*.attention.self.{part}" for part in ATTENTION_PROJECTIONS),
     ),
     *layer_rules("encoder.blocks.*.attention.output", "encoder.layer.*.attention.output.dense"),
     *layer_rules("encoder.blocks.*.attention_norm", "encoder.layer.*.attention.output.LayerNorm"),
@@ -400,14 +401,14 @@ ENCODER_BLOCK = (
     *layer_rules("encoder.blocks.*.contract", "encoder.layer.*.output.dense"),
     *layer_rules("encoder.blocks.*.feedforward_norm", "encoder.layer.*.output.LayerNorm"),
 )
-PLACES = {r"embeddings\.(position_ids|token_type_ids)": CONSTANT}
+IGNORED_BUFFERS = {r"embeddings\.(position_ids|token_type_ids)": CONSTANT_BUFFER_NOTE}
 BERT_FIELDS = {"width": "hidden_size", "depth": "num_hidden_layers", "heads": "num_attention_heads"}
 BERT_FIELDS |= {"context": "max_position_embeddings", "epsilon": "layer_norm_eps"}
 BERT_DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 BERT_DEFAULTS: dict[str, int | float] = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12}
 BERT_DEFAULTS |= {"max_position_embeddings": 512, "layer_norm_eps": 1e-12, "intermediate_size": 3072}
 BERT_DEFAULTS |= dict.fromkeys(BERT_DROPOUTS, 0.1)
-ENCODER_VALUES = PLAIN | {
+ENCODER_VALUES = COMMON_VALUES | {
     "type_vocab_size": (2,),
     "position_embedding_type": ("absolute",),
     "is_decoder": (False,),
@@ -415,23 +416,26 @@ ENCODER_VALUES = PLAIN | {
 }
 
 
-def _token_head(scores: str, transform: str, norm: str) -> tuple[TensorNameRule, ...]:
+def _token_head(output_layer: str, transform: str, norm: str) -> tuple[TensorNameRule, ...]:
     return (
-        TensorNameRule(TOKEN_BIAS, (f"{scores}.bias",), head="token"),
+        TensorNameRule(TOKEN_BIAS, (f"{output_layer}.bias",), head="token"),
         *layer_rules("heads.token.transform", transform, head="token"),
         *layer_rules("heads.token.transform_norm", norm, head="token"),
     )
 
 
-def _pair_head(pool: str, choose: str) -> tuple[TensorNameRule, ...]:
+def _pair_head(pooler: str, classifier: str) -> tuple[TensorNameRule, ...]:
     return (
-        *layer_rules("heads.pair.pool", pool, head="pair", is_shared=True),
-        *layer_rules("heads.pair.choose", choose, head="pair"),
+        *layer_rules("heads.pair.pool", pooler, head="pair", is_shared=True),
+        *layer_rules("heads.pair.choose", classifier, head="pair"),
     )
 
 
-def _tied_decoder(scores: str) -> dict[str, str]:
-    return {f"{scores}.decoder.weight": "embeddings.word_embeddings.weight", f"{scores}.decoder.bias": f"{scores}.bias"}
+def _tied_decoder(output_layer: str) -> dict[str, str]:
+    return {
+        f"{output_layer}.decoder.weight": "embeddings.word_embeddings.weight",
+        f"{output_layer}.decoder.bias": f"{output_layer}.bias",
+    }
 
 
 def _classes(name: str) -> dict[tuple[str, ...], str]:
@@ -450,14 +454,14 @@ BERT = Architecture(
         "BERT",
         "bert.",
         (
-            *EMBEDDING,
-            POSITION,
-            *ENCODER_BLOCK,
+            *EMBEDDING_RULES,
+            POSITION_RULE,
+            *ENCODER_BLOCK_RULES,
             *_token_head("cls.predictions", "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm"),
             *_pair_head("pooler.dense", "cls.seq_relationship"),
         ),
         _tied_decoder("cls.predictions"),
-        PLACES,
+        IGNORED_BUFFERS,
     ),
     classes=_classes("Bert"),
     fields=BERT_FIELDS,
@@ -478,7 +482,8 @@ ERNIE = replace(
         BERT.name_map,
         title="ERNIE",
         prefix="ernie.",
-        ignored_names=PLACES | {ERNIE_TASK_TABLE: "vectors for tasks, which this model does not add to its input"},
+        ignored_names=IGNORED_BUFFERS
+        | {ERNIE_TASK_TABLE: "vectors for tasks, which this model does not add to its input"},
     ),
     classes=_classes("Ernie"),
 )
@@ -491,13 +496,13 @@ ROBERTA = replace(
         "RoBERTa",
         "roberta.",
         (
-            *EMBEDDING,
-            replace(POSITION, has_offset_rows=True),
-            *ENCODER_BLOCK,
+            *EMBEDDING_RULES,
+            replace(POSITION_RULE, has_offset_rows=True),
+            *ENCODER_BLOCK_RULES,
             *_token_head("lm_head", "lm_head.dense", "lm_head.layer_norm"),
         ),
         _tied_decoder("lm_head"),
-        PLACES | {r"pooler\.dense\.(weight|bias)": UNUSED_HEAD_NOTE},
+        IGNORED_BUFFERS | {r"pooler\.dense\.(weight|bias)": UNUSED_HEAD_NOTE},
     ),
     classes={("token",): "RobertaForMaskedLM", (): "RobertaModel"},
     # Their LM head always uses the exact GELU, whatever the blocks use.
@@ -506,7 +511,7 @@ ROBERTA = replace(
     offset_positions=True,
 )
 
-LAYER = "encoder.albert_layer_groups.0.albert_layers.0"
+ALBERT_LAYER = "encoder.albert_layer_groups.0.albert_layers.0"
 ALBERT = replace(
     BERT,
     model="albert",
@@ -515,22 +520,23 @@ ALBERT = replace(
         "ALBERT",
         "albert.",
         (
-            *EMBEDDING,
-            POSITION,
+            *EMBEDDING_RULES,
+            POSITION_RULE,
             *layer_rules("encoder.project", "encoder.embedding_hidden_mapping_in"),
             *layer_rules(
-                "encoder.blocks.0.attention.query_key_value", *(f"{LAYER}.attention.{part}" for part in ATTENTION)
+                "encoder.blocks.0.attention.query_key_value",
+                *(f"{ALBERT_LAYER}.attention.{part}" for part in ATTENTION_PROJECTIONS),
             ),
-            *layer_rules("encoder.blocks.0.attention.output", f"{LAYER}.attention.dense"),
-            *layer_rules("encoder.blocks.0.attention_norm", f"{LAYER}.attention.LayerNorm"),
-            *layer_rules("encoder.blocks.0.expand", f"{LAYER}.ffn"),
-            *layer_rules("encoder.blocks.0.contract", f"{LAYER}.ffn_output"),
-            *layer_rules("encoder.blocks.0.feedforward_norm", f"{LAYER}.full_layer_layer_norm"),
+            *layer_rules("encoder.blocks.0.attention.output", f"{ALBERT_LAYER}.attention.dense"),
+            *layer_rules("encoder.blocks.0.attention_norm", f"{ALBERT_LAYER}.attention.LayerNorm"),
+            *layer_rules("encoder.blocks.0.expand", f"{ALBERT_LAYER}.ffn"),
+            *layer_rules("encoder.blocks.0.contract", f"{ALBERT_LAYER}.ffn_output"),
+            *layer_rules("encoder.blocks.0.feedforward_norm", f"{ALBERT_LAYER}.full_layer_layer_norm"),
             *_token_head("predictions", "predictions.dense", "predictions.LayerNorm"),
             *_pair_head("pooler", "sop_classifier.classifier"),
         ),
         _tied_decoder("predictions"),
-        PLACES,
+        IGNORED_BUFFERS,
     ),
     classes=_classes("Albert") | {("pair",): "AlbertModel"},
     fields=BERT_FIELDS | {"table": "embedding_size"},
@@ -542,4 +548,4 @@ ALBERT = replace(
     sentence_task="order",
 )
 
-FAMILIES = {family.model: family for family in (GPT, BERT, GPT2, ERNIE, ROBERTA, ALBERT)}
+ARCHITECTURES = {family.model: family for family in (GPT, BERT, GPT2, ERNIE, ROBERTA, ALBERT)}

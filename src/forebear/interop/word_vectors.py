@@ -24,7 +24,7 @@ from forebear.errors import InputError
 from forebear.interop import word_vectors_text as text
 from forebear.interop.word_vectors_text import (
     EMPTY_FILE_HINT,
-    HEADER,
+    HEADER_PATTERN,
     MAX_LINE_BYTES,
     AnomalyCount,
     VectorTableBuilder,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 VECTOR_FORMATS = ("word2vec", "word2vec-binary", "glove", "fasttext", "safetensors")
 # The share of the first lines that must look like a word with one number, or with more.
 MIN_SCALAR_FRACTION, MIN_VECTOR_FRACTION = 0.9, 0.5
-SAMPLED_ROWS = 64  # rows by which it is said how large a file of text will be
+NUM_SAMPLED_ROWS = 64  # rows from which the size of a text file is estimated
 UNSUPPORTED_FORMATS = {
     b"PK\x03\x04": ("is a zip archive", "unpack it first, and give the file inside"),
     b"\x80": (
@@ -195,7 +195,7 @@ def estimate_file_size(file_format: str, words: Sequence[str], matrix: np.ndarra
     word_bytes = sum(map(len, words))
     if file_format in ("safetensors", "word2vec-binary"):
         return 4 * math.prod(matrix.shape) + word_bytes
-    buffer, sample = io.BytesIO(), matrix[:SAMPLED_ROWS]
+    buffer, sample = io.BytesIO(), matrix[:NUM_SAMPLED_ROWS]
     text.write_text_vectors(buffer, ["w"] * len(sample), sample, header=False)
     return word_bytes + buffer.tell() * len(words) // max(1, len(sample))
 
@@ -207,18 +207,22 @@ def _validate_table(words: Sequence[str], matrix: np.ndarray, counts: np.ndarray
     if counts is not None and np.shape(counts) != (len(words),):
         raise InputError(f"{len(words):,} words and {np.shape(counts)} counts are not one for each word")
     if len(set(words)) < len(words):
-        duplicate = next(word for word, count in Counter(words).items() if count > 1)
-        raise InputError(f"the word {duplicate!r} is there twice", hint="keep one vector of each word")
+        duplicate_word = next(word for word, count in Counter(words).items() if count > 1)
+        raise InputError(f"the word {duplicate_word!r} is there twice", hint="keep one vector of each word")
     try:
         "".join(words).encode()
     except UnicodeEncodeError:
-        invalid = next(word for word in words if not word.isascii() and word != word.encode(errors="ignore").decode())
-        raise InputError(f"the word {invalid!r} is no text", hint="leave it out: it holds half a character") from None
+        invalid_word = next(
+            word for word in words if not word.isascii() and word != word.encode(errors="ignore").decode()
+        )
+        raise InputError(
+            f"the word {invalid_word!r} is no text", hint="leave it out: it holds half a character"
+        ) from None
     for start in range(0, len(words), ROWS_PER_BLOCK):
         with np.errstate(over="ignore"):
-            finite = np.isfinite(np.asarray(matrix[start : start + ROWS_PER_BLOCK], np.float32)).all(1)
-        if not finite.all():
-            word = words[start + int(np.argmin(finite))]
+            is_finite = np.isfinite(np.asarray(matrix[start : start + ROWS_PER_BLOCK], np.float32)).all(1)
+        if not is_finite.all():
+            word = words[start + int(np.argmin(is_finite))]
             raise InputError(f"the vector of {word!r} holds a number that is none", hint="train these vectors again")
 
 
@@ -227,17 +231,19 @@ def escape_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
     Whitespace becomes _, as in word2vec's phrases: some readers split lines at any whitespace.
     """
-    used, writable_words, changed = set(words), [], AnomalyCount()
+    used_words, writable_words, changed_words = set(words), [], AnomalyCount()
     for word in words:
         writable_word = word
         if word.split() != [word] or word.startswith(BOM):
-            writable_word = "".join("_" if letter.isspace() or letter == BOM else letter for letter in word) or "_"
-            while writable_word in used:
+            writable_word = (
+                "".join("_" if character.isspace() or character == BOM else character for character in word) or "_"
+            )
+            while writable_word in used_words:
                 writable_word += "_"
-            used.add(writable_word)
-            changed.add(f"{word!r} as {writable_word!r}")
+            used_words.add(writable_word)
+            changed_words.add(f"{word!r} as {writable_word!r}")
         writable_words.append(writable_word)
-    return writable_words, changed.note("written otherwise: lines of text hold no white space inside a word")
+    return writable_words, changed_words.note("written otherwise: lines of text hold no white space inside a word")
 
 
 # --- Runs from word vectors, and word vectors from runs ---
@@ -272,11 +278,11 @@ def _tokenizer_for_words(names: Sequence[str], path: Path) -> tuple[Tokenizer, l
     A file does not say how its text was tokenized and normalized: our own pre-tokenization is used, with lowercasing
     if no word has a capital letter.
     """
-    special_tokens, known = {}, set(names)
+    special_tokens, known_words = {}, set(names)
     for role in ("unknown", "end"):
-        preferred = SPECIAL_TOKEN_NAMES[role]
-        special_tokens[role] = next((name for name in preferred if name not in known), preferred[0])
-        while special_tokens[role] in known:
+        preferred_names = SPECIAL_TOKEN_NAMES[role]
+        special_tokens[role] = next((name for name in preferred_names if name not in known_words), preferred_names[0])
+        while special_tokens[role] in known_words:
             special_tokens[role] = f"<{special_tokens[role]}>"
     is_lowercase = all(name == name.lower() for name in names) and any(name != name.upper() for name in names)
     has_chinese = any(map(has_han, names))
@@ -291,7 +297,7 @@ def _tokenizer_for_words(names: Sequence[str], path: Path) -> tuple[Tokenizer, l
     splitting = "at white space and punctuation" + (", Chinese by rjieba" if has_chinese else "")
     case_note = ", all in small letters as in the file" if is_lowercase else ""
     notes = [f"text is cut {splitting}{case_note}: words that were cut otherwise are found by name only"]
-    if unknown_names := [name for name in SPECIAL_TOKEN_NAMES["unknown"] if name in known]:
+    if unknown_names := [name for name in SPECIAL_TOKEN_NAMES["unknown"] if name in known_words]:
         notes.append(f"{unknown_names[0]} is a word like others: text that the file does not know has no vector")
     return Tokenizer(tokenizer_spec, file=path), notes
 
@@ -300,16 +306,18 @@ def vector_export_note(run: ExportableRun, file_format: str, target: Path) -> st
     """The size of a large export, with a smaller alternative; "" for small ones."""
     table = run.word_table
     count, width = table.matrix.shape
-    size = estimate_file_size(file_format, table.words, table.matrix)
-    if size < LARGE_EXPORT_BYTES or target.suffix in COMPRESSED_SUFFIXES:
+    num_bytes = estimate_file_size(file_format, table.words, table.matrix)
+    if num_bytes < LARGE_EXPORT_BYTES or target.suffix in COMPRESSED_SUFFIXES:
         return ""
-    note = f"about {size / 1e6:,.0f} MB will be written: {count:,} words of {width:,} numbers"
+    note = f"about {num_bytes / 1e6:,.0f} MB will be written: {count:,} words of {width:,} numbers"
     if not isinstance(table.matrix, np.ndarray):
         flags = f"--format word2vec --to {target.stem}.gz" if file_format == "safetensors" else f"--to {target.name}.gz"
         return f"{note}, all of them 0 but one; packed it is far smaller: {flags}"
-    binary = estimate_file_size("safetensors", table.words, table.matrix)
-    smaller = f"; --format safetensors takes {binary / 1e6:,.0f} MB" if binary < 0.8 * size else ""
-    return f"{note}{smaller}"
+    binary_size = estimate_file_size("safetensors", table.words, table.matrix)
+    alternative_note = (
+        f"; --format safetensors takes {binary_size / 1e6:,.0f} MB" if binary_size < 0.8 * num_bytes else ""
+    )
+    return f"{note}{alternative_note}"
 
 
 def export_vectors(run: ExportableRun, target: Path, file_format: str) -> list[str]:
@@ -317,8 +325,8 @@ def export_vectors(run: ExportableRun, target: Path, file_format: str) -> list[s
     table = run.word_table
     notes = write_word_vectors(target, file_format, table.words, table.matrix, table.counts)
     if table.compose is not None:
-        restriction = "it holds those of whole words"
-        notes.append(f"vectors of words that are not in it cannot be composed of the file: {restriction}")
+        limitation = "it holds those of whole words"
+        notes.append(f"vectors of words that are not in it cannot be composed of the file: {limitation}")
     return notes
 
 
@@ -327,25 +335,25 @@ def export_vectors(run: ExportableRun, target: Path, file_format: str) -> list[s
 
 def is_binary_vectors(head: bytes, is_complete: bool) -> bool:
     """Whether bytes that begin with a line "N D" continue as a binary file, not as text."""
-    line, _, rest = head.partition(b"\n")
-    header = HEADER.fullmatch(line)
-    if header is None or not 0 < int(header[2]) <= MAX_LINE_BYTES or b" " not in rest[: MAX_WORD_BYTES + 1]:
+    line, _, remainder = head.partition(b"\n")
+    header = HEADER_PATTERN.fullmatch(line)
+    if header is None or not 0 < int(header[2]) <= MAX_LINE_BYTES or b" " not in remainder[: MAX_WORD_BYTES + 1]:
         return False
-    if any(byte in rest[:MAX_WORD_BYTES] for byte in (0, 1, 2, 3, 4, 5, 6, 7, 8, 0x7F)):
+    if any(byte in remainder[:MAX_WORD_BYTES] for byte in (0, 1, 2, 3, 4, 5, 6, 7, 8, 0x7F)):
         return True
     try:
-        rest[:MAX_WORD_BYTES].decode()
+        remainder[:MAX_WORD_BYTES].decode()
     except UnicodeDecodeError as error:
-        if len(rest) - error.start > 3:  # more than a character truncated at the end
+        if len(remainder) - error.start > 3:  # more than a character truncated at the end
             return True
     if not is_complete:
         return False
-    offset, size = 0, 4 * int(header[2])
+    offset, vector_bytes = 0, 4 * int(header[2])
     for _ in range(int(header[1])):
-        offset = rest.find(b" ", offset) + 1 + size
-        if offset <= size or offset > len(rest):
+        offset = remainder.find(b" ", offset) + 1 + vector_bytes
+        if offset <= vector_bytes or offset > len(remainder):
             return False
-    return not rest[offset:].strip(b"\n")
+    return not remainder[offset:].strip(b"\n")
 
 
 def read_binary_vectors(
@@ -354,7 +362,7 @@ def read_binary_vectors(
     """Read a binary file into memory: its vectors are not contiguous on disk, so they cannot be memory-mapped."""
     head, _ = stream.peek()
     line = head[:100].partition(b"\n")[0]
-    header = HEADER.fullmatch(line)
+    header = HEADER_PATTERN.fullmatch(line)
     count, width = map(int, header.groups()) if header else (0, 0)
     if not count or not 0 < width <= MAX_LINE_BYTES:
         message = 'it should begin with a line "N D": how many words of how many numbers'
@@ -363,48 +371,50 @@ def read_binary_vectors(
         elif not head:
             message = "the file is empty"
         raise InputError(message, file=stream.path, line=1, hint=CORRUPT_FILE_HINT)
-    decoder, size = WordDecoder(stream.path, "byte", on_bad_bytes), 4 * width
-    builder = VectorTableBuilder(decoder, width, stream.bytes_left(min(count, limit or count), size))
-    corrupt = partial(decoder.error_at, hint=CORRUPT_FILE_HINT)
+    decoder, vector_bytes = WordDecoder(stream.path, "byte", on_bad_bytes), 4 * width
+    builder = VectorTableBuilder(decoder, width, stream.bytes_left(min(count, limit or count), vector_bytes))
+    corrupt_error = partial(decoder.error_at, hint=CORRUPT_FILE_HINT)
     stream.read(len(line) + 1)
-    num_read, rest, offset = 0, b"", len(line) + 1  # the rest of a block begins there in the (decompressed) file
+    num_read, remainder, offset = 0, b"", len(line) + 1  # the rest of a block begins there in the (decompressed) file
     while num_read < count and (limit is None or len(builder.words) < limit):
         if not (data := stream.read()):
             message = f"the file ends inside the word that begins here, or inside its {width:,} numbers"
-            if not rest.strip(b"\n"):
+            if not remainder.strip(b"\n"):
                 message = f"the file ends after {num_read:,} of the {count:,} words that its first line tells"
-            raise corrupt(message, offset)
-        block = rest + data
-        words, word_starts, vector_starts, end = _split_binary(block, count - num_read, size)
+            raise corrupt_error(message, offset)
+        block = remainder + data
+        words, word_starts, vector_starts, end = _split_binary(block, count - num_read, vector_bytes)
         positions = [offset + start for start in word_starts]
         if b"" in words:
-            raise corrupt("a vector stands here with no word before it", positions[words.index(b"")])
+            raise corrupt_error("a vector stands here with no word before it", positions[words.index(b"")])
         if words:
-            unaligned = np.ndarray(len(block) - size + 1, f"V{size}", block, strides=1)  # a vector at every byte offset
+            unaligned = np.ndarray(
+                len(block) - vector_bytes + 1, f"V{vector_bytes}", block, strides=1
+            )  # a vector at every byte offset
             builder.add(words, unaligned[vector_starts].view("<f4").reshape(-1, width), positions)
-        num_read, rest, offset = num_read + len(words), block[end:], offset + end
-        if num_read < count and len(rest) >= MAX_WORD_BYTES and b" " not in rest[:MAX_WORD_BYTES]:
-            raise corrupt(f"no word ends within {MAX_WORD_BYTES:,} bytes from here", offset)
-    while limit is None and not rest.strip(b"\n") and (data := stream.read()):
-        rest, offset = data, offset + len(rest)
-    if limit is None and rest.strip(b"\n"):
+        num_read, remainder, offset = num_read + len(words), block[end:], offset + end
+        if num_read < count and len(remainder) >= MAX_WORD_BYTES and b" " not in remainder[:MAX_WORD_BYTES]:
+            raise corrupt_error(f"no word ends within {MAX_WORD_BYTES:,} bytes from here", offset)
+    while limit is None and not remainder.strip(b"\n") and (data := stream.read()):
+        remainder, offset = data, offset + len(remainder)
+    if limit is None and remainder.strip(b"\n"):
         message = f"there is more than the {count:,} words of {width:,} numbers that the first line tells"
-        raise corrupt(message, offset)
+        raise corrupt_error(message, offset)
     return builder.finish("word2vec-binary", limit)
 
 
-def _split_binary(block: bytes, max_words: int, size: int) -> tuple[list[bytes], list[int], list[int], int]:
-    """The words of a block, where they and their vectors of `size` bytes begin, and where the last vector ends."""
-    words, word_starts, vector_starts, end = [], [], [], 0
+def _split_binary(block: bytes, max_words: int, vector_bytes: int) -> tuple[list[bytes], list[int], list[int], int]:
+    """The words of a block, the offsets of words and vectors (`vector_bytes` each), and the end of the last vector."""
+    words, word_starts, vector_starts, offset = [], [], [], 0
     while len(words) < max_words:
-        space = block.find(b" ", end, end + MAX_WORD_BYTES)
-        if space < 0 or space + 1 + size > len(block):
+        space = block.find(b" ", offset, offset + MAX_WORD_BYTES)
+        if space < 0 or space + 1 + vector_bytes > len(block):
             break
-        words.append(block[end:space].lstrip(b"\n"))
-        word_starts.append(end)
+        words.append(block[offset:space].lstrip(b"\n"))
+        word_starts.append(offset)
         vector_starts.append(space + 1)
-        end = space + 1 + size
-    return words, word_starts, vector_starts, end
+        offset = space + 1 + vector_bytes
+    return words, word_starts, vector_starts, offset
 
 
 def write_binary_vectors(file: IO[bytes], words: Sequence[str], matrix: np.ndarray) -> None:
@@ -413,8 +423,8 @@ def write_binary_vectors(file: IO[bytes], words: Sequence[str], matrix: np.ndarr
     file.write(b"%d %d\n" % (count, width))
     for start in range(0, count, ROWS_PER_BLOCK):
         rows = np.ascontiguousarray(matrix[start : start + ROWS_PER_BLOCK], "<f4")
-        pairs = zip(words[start : start + ROWS_PER_BLOCK], rows, strict=True)
-        file.write(b"".join(b"%b %b\n" % (word.encode(), row.tobytes()) for word, row in pairs))
+        words_and_rows = zip(words[start : start + ROWS_PER_BLOCK], rows, strict=True)
+        file.write(b"".join(b"%b %b\n" % (word.encode(), row.tobytes()) for word, row in words_and_rows))
 
 
 # --- safetensors, memory-mapped ---
@@ -434,15 +444,15 @@ def _read_header(path: Path) -> dict[str, Any]:
 
 def _table_name(header: dict[str, Any]) -> str | None:
     """The name of the tensor of vectors: `vectors`, or the only matrix."""
-    tables = [
+    matrix_names = [
         name
         for name, entry in header.items()
         if isinstance(entry, dict) and entry.get("dtype") in ("F32", "F16", "F64")
         if isinstance(shape := entry.get("shape"), list) and len(shape) == 2
     ]
-    if "vectors" in tables:
+    if "vectors" in matrix_names:
         return "vectors"
-    return tables[0] if len(tables) == 1 else None
+    return matrix_names[0] if len(matrix_names) == 1 else None
 
 
 def _vocab_file(path: Path) -> Path | None:
@@ -454,12 +464,12 @@ def read_safetensors_vectors(
     path: Path, *, limit: int | None = None, on_bad_bytes: str = "fail", progress: ProgressFn | None = None
 ) -> WordVectorFile:
     """The words, and the memory-mapped vectors; they are read once to reject NaN and infinity."""
-    header, size = _read_header(path), path.stat().st_size
-    name = _table_name(header)
-    if name is None:
+    header, file_size = _read_header(path), path.stat().st_size
+    tensor_name = _table_name(header)
+    if tensor_name is None:
         hint = "give a file with a tensor of rows and columns, named vectors"
         raise InputError("no safetensors file with a table of vectors in it", file=path, hint=hint)
-    matrix, decoder = _map_tensor(path, header, name, 2), WordDecoder(path, "word", on_bad_bytes)
+    matrix, decoder = _map_tensor(path, header, tensor_name, 2), WordDecoder(path, "word", on_bad_bytes)
     word_bytes = _word_bytes(path, header)
     counts = _map_tensor(path, header, "counts", 1) if "counts" in header else None
     if len(word_bytes) != len(matrix):
@@ -473,7 +483,7 @@ def read_safetensors_vectors(
     if not matrix.size:
         raise InputError("it holds no vectors", file=path, hint=EMPTY_FILE_HINT)
     if matrix.dtype != np.float32:
-        notes.append(f"its numbers are {header[name]['dtype']}: read into memory as float32")
+        notes.append(f"its numbers are {header[tensor_name]['dtype']}: read into memory as float32")
         with np.errstate(over="ignore"):  # what is too large is refused below
             matrix = np.asarray(matrix, np.float32)
     for start in range(0, len(words), ROWS_PER_BLOCK):
@@ -482,7 +492,7 @@ def read_safetensors_vectors(
             matrix[start : start + ROWS_PER_BLOCK], lambda row, start=start: repr(words[start + row]), word_numbers
         )
         if progress is not None:
-            progress(min(start + ROWS_PER_BLOCK, len(words)) * size // len(words), size)
+            progress(min(start + ROWS_PER_BLOCK, len(words)) * file_size // len(words), file_size)
     notes += zero_vector_notes(words, matrix)
     return WordVectorFile(words, matrix, None if counts is None else np.array(counts[kept_rows]), "safetensors", notes)
 
@@ -501,11 +511,11 @@ def _map_tensor(path: Path, header: dict[str, Any], name: str, rank: int) -> np.
 
 def _word_bytes(path: Path, header: dict[str, Any]) -> list[bytes]:
     if "words" in header:
-        text, ends = _map_tensor(path, header, "words", 1).tobytes(), _map_tensor(path, header, "ends", 1)
-        steps = np.diff(ends, prepend=0)
-        if ends.dtype != np.int64 or steps.min(initial=0) < 0 or len(text) != steps.sum():
+        all_words, ends = _map_tensor(path, header, "words", 1).tobytes(), _map_tensor(path, header, "ends", 1)
+        word_lengths = np.diff(ends, prepend=0)
+        if ends.dtype != np.int64 or word_lengths.min(initial=0) < 0 or len(all_words) != word_lengths.sum():
             raise InputError("ends does not say where its words end", file=path, hint=CORRUPT_FILE_HINT)
-        return [text[start:end] for start, end in pairwise([0, *ends.tolist()])]
+        return [all_words[start:end] for start, end in pairwise([0, *ends.tolist()])]
     vocab_file = _vocab_file(path)
     if vocab_file is None:
         hint = f"put {path.stem}.vocab.txt beside it, a word a line"
@@ -521,9 +531,11 @@ def write_safetensors_vectors(
     index_arrays = {"ends": np.cumsum([len(word) for word in word_bytes], dtype="<i8")}
     if counts is not None:
         index_arrays["counts"] = np.asarray(counts, "<i8")
-    shapes = {name: ("I64", array.shape) for name, array in index_arrays.items()}  # widest type first: all are aligned
-    shapes |= {"vectors": ("F32", matrix.shape), "words": ("U8", (sum(map(len, word_bytes)),))}
-    file.write(safetensors_header(shapes, {"words": "UTF-8, one after the other; ends says where each ends"}))
+    tensor_specs = {
+        name: ("I64", array.shape) for name, array in index_arrays.items()
+    }  # widest type first: all are aligned
+    tensor_specs |= {"vectors": ("F32", matrix.shape), "words": ("U8", (sum(map(len, word_bytes)),))}
+    file.write(safetensors_header(tensor_specs, {"words": "UTF-8, one after the other; ends says where each ends"}))
     for array in index_arrays.values():
         file.write(array.tobytes())
     for offset in range(0, len(word_bytes), ROWS_PER_BLOCK):

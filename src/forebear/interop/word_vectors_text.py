@@ -80,16 +80,18 @@ class WordDecoder:
             return InputError(f"word {position:,}: {message}", file=self.path, hint=hint)
         return InputError(message, file=self.path, hint=hint, **{self.unit: position})
 
-    def decode_new_words(self, raw: Sequence[bytes], positions: Sequence[int]) -> tuple[list[str], list[int] | None]:
+    def decode_new_words(
+        self, raw_words: Sequence[bytes], positions: Sequence[int]
+    ) -> tuple[list[str], list[int] | None]:
         """The words that are new, and their rows; None if all are."""
         words: list[Any] = []
         with contextlib.suppress(UnicodeDecodeError):
-            words = b"\n".join(raw).decode().split("\n")
-        if len(words) != len(raw):
-            words = [self._decode_word(word, position) for word, position in zip(raw, positions, strict=True)]
-        new: set[Any] = set(words)
-        if None not in new and len(new) == len(words) and self.known.isdisjoint(new):
-            self.known |= new
+            words = b"\n".join(raw_words).decode().split("\n")
+        if len(words) != len(raw_words):
+            words = [self._decode_word(word, position) for word, position in zip(raw_words, positions, strict=True)]
+        distinct_words: set[Any] = set(words)
+        if None not in distinct_words and len(distinct_words) == len(words) and self.known.isdisjoint(distinct_words):
+            self.known |= distinct_words
             return words, None
         kept_rows = []
         for row, word in enumerate(words):
@@ -100,17 +102,17 @@ class WordDecoder:
                 self.duplicates.add(f"{word!r}, {self.unit} {positions[row]:,}")
         return [words[row] for row in kept_rows], kept_rows
 
-    def _decode_word(self, raw: bytes, position: int) -> str | None:
+    def _decode_word(self, raw_word: bytes, position: int) -> str | None:
         """The word; None if it is skipped."""
         try:
-            return raw.decode()
+            return raw_word.decode()
         except UnicodeDecodeError as error:
             if self.on_bad_bytes == "fail":
                 hint = "have bad bytes replaced, or such words skipped; or write the file anew as UTF-8"
-                message = f"the word {printable_bytes(raw)} is no UTF-8 ({error.reason})"
+                message = f"the word {printable_bytes(raw_word)} is no UTF-8 ({error.reason})"
                 raise self.error_at(message, position, hint) from None
             self.undecodable.add(f"{self.unit} {position:,}")
-            return raw.decode(errors="replace") if self.on_bad_bytes == "replace" else None
+            return raw_word.decode(errors="replace") if self.on_bad_bytes == "replace" else None
 
     def notes(self) -> list[str]:
         treatment = "U+FFFD stands for what is not" if self.on_bad_bytes == "replace" else "left out"
@@ -134,10 +136,10 @@ class VectorTableBuilder:
         self.words: list[str] = []
         self._rows = np.empty((capacity, width), np.float32)  # untouched memory costs nothing
 
-    def add(self, raw: Sequence[bytes], rows: np.ndarray, positions: Sequence[int]) -> None:
+    def add(self, raw_words: Sequence[bytes], rows: np.ndarray, positions: Sequence[int]) -> None:
         """Adds words as bytes, their vectors (n, D) and their positions."""
-        self.decoder.reject_non_finite(rows, lambda row: printable_bytes(raw[row]), positions)
-        words, kept_rows = self.decoder.decode_new_words(raw, positions)
+        self.decoder.reject_non_finite(rows, lambda row: printable_bytes(raw_words[row]), positions)
+        words, kept_rows = self.decoder.decode_new_words(raw_words, positions)
         start, end = len(self.words), len(self.words) + len(words)
         if end > len(self._rows):
             self._rows.resize((max(end, len(self._rows) * 5 // 4), self._rows.shape[1]), refcheck=False)
@@ -166,13 +168,13 @@ def printable_bytes(raw: bytes) -> str:
     return repr(raw[:40].decode(errors="backslashreplace"))
 
 
-HEADER = re.compile(rb"\s*(\d{1,15})\s+(\d{1,15})\s*")
-NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+HEADER_PATTERN = re.compile(rb"\s*(\d{1,15})\s+(\d{1,15})\s*")
+NUMBER_PATTERN = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 NUMBER_CHARACTERS = b"0123456789+-.eE \n"  # of regular numbers and their separators
 BOM = b"\xef\xbb\xbf"  # some programs write it at the beginning of UTF-8
-SAMPLED_LINES = 16  # read to detect the number of dimensions
+NUM_SAMPLED_LINES = 16  # read to detect the number of dimensions
 ROWS_PER_BLOCK = 1024  # written at once
-DIGITS = range(6, 10)  # 6 decimal digits always survive float32, 9 always identify one
+DIGIT_RANGE = range(6, 10)  # 6 decimal digits always survive float32, 9 always identify one
 
 # (block of complete lines, D) → vectors (n, D) and the end of each word in the block, -1 for an irregular line
 ParseFn = Callable[[bytes, int], tuple[np.ndarray, np.ndarray]]
@@ -199,18 +201,18 @@ class VectorTextLayout:
 def detect_layout(head: bytes, is_complete: bool) -> VectorTextLayout:
     """The layout of a text with this beginning; `is_complete`: nothing follows."""
     bom_size = len(BOM) if head.startswith(BOM) else 0
-    lines = head[bom_size:].split(b"\n", SAMPLED_LINES + 1)
-    if len(lines) > SAMPLED_LINES + 1 or not is_complete or not lines[-1]:
+    lines = head[bom_size:].split(b"\n", NUM_SAMPLED_LINES + 1)
+    if len(lines) > NUM_SAMPLED_LINES + 1 or not is_complete or not lines[-1]:
         lines.pop()
-    header = HEADER.fullmatch(lines[0]) if lines else None
+    header = HEADER_PATTERN.fullmatch(lines[0]) if lines else None
     # Fields at the end of a line that are numbers; the first field is always the word.
     fields = [line.split()[1:] for line in lines[1 if header else 0 :] if line.strip()]
-    widths = [sum(1 for _ in takewhile(_is_number, reversed(texts))) for texts in fields]
-    if header and 2 * widths.count(int(header[2])) >= len(widths) > 0:
+    number_counts = [sum(1 for _ in takewhile(_is_number, reversed(line_fields))) for line_fields in fields]
+    if header and 2 * number_counts.count(int(header[2])) >= len(number_counts) > 0:
         typical_width = int(header[2])
     else:
-        typical_width = max(widths, key=widths.count, default=0)
-    fraction = sum(numbers >= typical_width for numbers in widths) / max(1, len(widths))
+        typical_width = max(number_counts, key=number_counts.count, default=0)
+    fraction = sum(num_numbers >= typical_width for num_numbers in number_counts) / max(1, len(number_counts))
     if header is None:
         return VectorTextLayout(None, typical_width, typical_width, fraction, bom_size)
     return VectorTextLayout(int(header[1]), int(header[2]), typical_width, fraction, bom_size + len(lines[0]) + 1)
@@ -256,41 +258,45 @@ def _validate_layout(stream: PeekableStream, file_format: str) -> VectorTextLayo
     head, is_complete = stream.peek()
     layout = detect_layout(head, is_complete)
 
-    bad = partial(InputError, file=stream.path, line=1)
+    layout_error = partial(InputError, file=stream.path, line=1)
     if not head.strip():
-        raise bad("the file is empty", hint=CORRUPT_FILE_HINT)
+        raise layout_error("the file is empty", hint=CORRUPT_FILE_HINT)
     if file_format == "glove":
         if layout.count is not None and layout.typical_width > 1:
-            raise bad("it begins with a line of two numbers, as GloVe's files do not", hint="read it as word2vec")
+            raise layout_error(
+                "it begins with a line of two numbers, as GloVe's files do not", hint="read it as word2vec"
+            )
         if layout.count is not None:  # a word that is a number, with one number
             layout = VectorTextLayout(None, 1, 1, 1.0, 0)
         if not layout.typical_width:
-            raise bad("no word with numbers after it stands here", hint="give a file of word vectors")
+            raise layout_error("no word with numbers after it stands here", hint="give a file of word vectors")
         return layout
     if layout.count is None:
-        raise bad('it should begin with a line "N D": how many words of how many numbers', hint="read it as glove")
+        raise layout_error(
+            'it should begin with a line "N D": how many words of how many numbers', hint="read it as glove"
+        )
     if not 0 < layout.width <= MAX_LINE_BYTES or not layout.count:
         message = f"it says that there are {layout.count:,} words of {layout.width:,} numbers"
-        raise bad(message, hint=CORRUPT_FILE_HINT)
+        raise layout_error(message, hint=CORRUPT_FILE_HINT)
     if layout.typical_width and layout.typical_width != layout.width:
         message = f"it says that words have {layout.width:,} numbers, and the lines below have "
-        raise bad(f"{message}{layout.typical_width:,}", hint=CORRUPT_FILE_HINT)
+        raise layout_error(f"{message}{layout.typical_width:,}", hint=CORRUPT_FILE_HINT)
     return layout
 
 
 def _line_blocks(stream: PeekableStream, reader: _TextVectorReader) -> Iterator[bytes]:
     """Blocks of complete lines, each line with its newline."""
-    rest = b""
+    remainder = b""
     while block := stream.read():
         end = block.rfind(b"\n") + 1
         if end:
-            yield rest + block[:end]
-        rest = block[end:] if end else rest + block
-        if len(rest) > LOOKAHEAD:
+            yield remainder + block[:end]
+        remainder = block[end:] if end else remainder + block
+        if len(remainder) > LOOKAHEAD:
             raise reader.error(f"this line does not end within {LOOKAHEAD >> 20} MiB", reader.line + 1)
-    if rest:
+    if remainder:
         reader.lacks_final_newline = True
-        yield rest + b"\n"
+        yield remainder + b"\n"
 
 
 class _TextVectorReader:
@@ -320,31 +326,31 @@ class _TextVectorReader:
         line_starts = np.concatenate(([0], line_ends[:-1] + 1))
         words = [block[start:end] for start, end in zip(line_starts.tolist(), ends.tolist(), strict=True)]
         line_numbers: Sequence[int] = range(self.line + 1, self.line + 1 + len(words))
-        unparsed, blank = np.flatnonzero(ends < 0).tolist(), []
+        unparsed, blank_rows = np.flatnonzero(ends < 0).tolist(), []
         for row in unparsed:
             line = block[line_starts[row] : line_ends[row]]
             if not line.strip():
-                blank.append(row)
+                blank_rows.append(row)
             else:
                 with np.errstate(over="ignore"):  # infinity is rejected later, with its word
                     words[row], rows[row] = self._parse_irregular(line, line_numbers[row])
         self.line += len(words)
-        if blank:
-            self.num_blank += len(blank)
-            kept_rows = np.delete(np.arange(len(words)), blank).tolist()
+        if blank_rows:
+            self.num_blank += len(blank_rows)
+            kept_rows = np.delete(np.arange(len(words)), blank_rows).tolist()
             words, line_numbers = [words[row] for row in kept_rows], [line_numbers[row] for row in kept_rows]
             rows = rows[kept_rows]
-        expected = self.layout.count
-        if expected is not None and self.num_words > expected:
-            message = f"a word more than the {expected:,} that the first line tells"
-            raise self.error(message, line_numbers[expected - self.num_words])
+        declared_count = self.layout.count
+        if declared_count is not None and self.num_words > declared_count:
+            message = f"a word more than the {declared_count:,} that the first line tells"
+            raise self.error(message, line_numbers[declared_count - self.num_words])
         self.builder.add(words, rows, line_numbers)
 
     def _parse_irregular(self, line: bytes, line_number: int) -> tuple[bytes, list[float]]:
         """The word and the numbers of any valid line."""
         width = self.layout.width
         fields = line.split(b" ")
-        if len(fields) == width + 1 and fields[0] and all(map(NUMBER.fullmatch, fields[1:])):
+        if len(fields) == width + 1 and fields[0] and all(map(NUMBER_PATTERN.fullmatch, fields[1:])):
             return fields[0], [float(text) for text in fields[1:]]
         fields = line.rsplit(None, width)  # other whitespace, words with spaces
         if len(fields) == width and all(map(_is_number, fields)):
@@ -362,9 +368,9 @@ class _TextVectorReader:
 
     def finish(self) -> None:
         """Checks that the file has the declared number of words."""
-        count, expected = self.num_words, self.layout.count
-        if expected is not None and count < expected:
-            message = f"the file ends after {count:,} of the {expected:,} words that its first line tells"
+        count, declared_count = self.num_words, self.layout.count
+        if declared_count is not None and count < declared_count:
+            message = f"the file ends after {count:,} of the {declared_count:,} words that its first line tells"
             raise self.error(message, self.line)
 
     def notes(self) -> list[str]:
@@ -427,15 +433,15 @@ def write_text_vectors(file: IO[bytes], words: Sequence[str], matrix: np.ndarray
 
 def shortest_decimals(rows: np.ndarray) -> np.ndarray:
     """float64 rounded to the fewest digits (6 to 9) that identify the float32, except for huge and tiny numbers."""
-    exact = rows.astype(np.float64)
-    sizes = np.abs(exact)
-    magnitudes = np.floor(np.log10(np.where(sizes > 0, sizes, 1))).astype(np.int64)
-    decimals, unresolved = exact.copy(), np.ones(rows.shape, bool)
-    for digits in DIGITS:
-        decimal_places = digits - 1 - magnitudes  # digits after the point
+    values = rows.astype(np.float64)
+    absolute = np.abs(values)
+    exponents = np.floor(np.log10(np.where(absolute > 0, absolute, 1))).astype(np.int64)
+    decimals, is_unresolved = values.copy(), np.ones(rows.shape, bool)
+    for digits in DIGIT_RANGE:
+        decimal_places = digits - 1 - exponents  # digits after the point
         scale = 10.0 ** np.clip(decimal_places, 0, 22)  # powers of ten up to 22 are exact
-        rounded = np.rint(exact * scale) / scale
-        fits = unresolved & (decimal_places >= 0) & (decimal_places <= 22) & (rounded.astype(np.float32) == rows)
-        decimals[fits] = rounded[fits]
-        unresolved &= ~fits
+        rounded = np.rint(values * scale) / scale
+        is_exact = is_unresolved & (decimal_places >= 0) & (decimal_places <= 22) & (rounded.astype(np.float32) == rows)
+        decimals[is_exact] = rounded[is_exact]
+        is_unresolved &= ~is_exact
     return decimals

@@ -56,4 +56,4 @@ class AlbertSpec(BertSpec):
         return WordNgrams(self.groups) if self.groups > 1 else super().masking_units()
 
     def build(self, tokenizer: Tokenizer) -> Model:
-        return self._encoder(tokenizer, self.table, shared=True)
+        return self._encoder(tokenizer, self.table, shared_layers=True)

@@ -105,9 +105,9 @@ class BertSpec(ModelSpec):
         return MaskedTokens(rows, self.masking_units(), mask, tokenizer.vocab_size, tokenizer.special_ids, self.share)
 
     def build(self, tokenizer: Tokenizer) -> Model:
-        return self._encoder(tokenizer, self.width, shared=False)
+        return self._encoder(tokenizer, self.width, shared_layers=False)
 
-    def _encoder(self, tokenizer: Tokenizer, table: int, *, shared: bool) -> Model:
+    def _encoder(self, tokenizer: Tokenizer, embedding_size: int, *, shared_layers: bool) -> Model:
         """The model with this embedding size, and with shared or separate layers."""
         from forebear.nn.embedding import InputEmbedding
         from forebear.nn.heads import LMHead, PoolerHead
@@ -116,9 +116,9 @@ class BertSpec(ModelSpec):
 
         embedding = InputEmbedding(
             tokenizer.vocab_size,
-            table,
+            embedding_size,
             positions=self.context,
-            segments=self.segments,
+            num_segments=self.segments,
             norm=True,
             dropout=self.dropout,
             epsilon=self.epsilon,
@@ -127,19 +127,19 @@ class BertSpec(ModelSpec):
             embedding,
             depth=self.depth,
             width=self.width,
-            heads=self.heads,
+            num_heads=self.heads,
             inner=self.inner or 4 * self.width,
             norm="post",
             sees="all",
             activation=self.activation,  # pyright: ignore[reportArgumentType] - checked above
-            shared=shared,
+            shared=shared_layers,
             epsilon=self.epsilon,
             dropout=self.dropout,
         )
-        token = LMHead(embedding, width=self.width, bias=True, transform=self.activation, epsilon=self.epsilon)
+        token_head = LMHead(embedding, width=self.width, bias=True, transform=self.activation, epsilon=self.epsilon)
         if self.pairs == "none":
-            return Model(encoder, {"token": token})
-        return Model(encoder, {"token": token, "pair": PoolerHead(self.width, 2)})
+            return Model(encoder, {"token": token_head})
+        return Model(encoder, {"token": token_head, "pair": PoolerHead(self.width, 2)})
 
     def input_format(self, tokenizer: Tokenizer) -> InputFormat:
         """[CLS] A [SEP] B [SEP], pooled from [CLS]."""

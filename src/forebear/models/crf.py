@@ -63,13 +63,15 @@ class CRFSpec(ModelSpec):
 
     build = objective
 
-    def build_tagger(self, tokenizer: Tokenizer, legal: tuple[np.ndarray, np.ndarray, np.ndarray]) -> CRFModel:
+    def build_tagger(
+        self, tokenizer: Tokenizer, allowed_transitions: tuple[np.ndarray, np.ndarray, np.ndarray]
+    ) -> CRFModel:
         from forebear.data.tokenizers.char_ids import char_ids_for
         from forebear.statistical.crf import CRFModel
         from forebear.statistical.crf_features import WordAttributes
 
         attributes = WordAttributes(tokenizer.vocabulary(), char_ids_for(tokenizer, MAX_WORD_BYTES).id_to_word)
-        return CRFModel(attributes, legal, self.templates, self.min_count, self.l1, self.l2)
+        return CRFModel(attributes, allowed_transitions, self.templates, self.min_count, self.l1, self.l2)
 
     def task_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
         from forebear.data.tokenizers.char_ids import oov_tokenizer

@@ -103,8 +103,8 @@ class ElmoSpec(RecurrentSpec):
 
     @property
     def unused_fields(self) -> dict[str, str]:
-        spelling = ("characters", "filters", "highways", "activation", "longest")
-        return super().unused_fields | ({} if self.char_level else dict.fromkeys(spelling, "reads"))
+        char_fields = ("characters", "filters", "highways", "activation", "longest")
+        return super().unused_fields | ({} if self.char_level else dict.fromkeys(char_fields, "reads"))
 
     def objective(self, tokenizer: Tokenizer) -> BidirectionalLM:
         (end,) = spec.special_ids(tokenizer, self.needs)
@@ -116,11 +116,11 @@ class ElmoSpec(RecurrentSpec):
         from forebear.nn.recurrent import BiLMEncoder, LSTMLayer, RecurrentStack
         from forebear.nn.softmax import SoftmaxHead
 
-        def stack(backward: bool) -> RecurrentStack:
+        def make_stack(backward: bool) -> RecurrentStack:
             project = None if self.cells == self.width else self.width
-            clips = ClipLimits(self.cell_clip, self.project_clip)
+            clip_limits = ClipLimits(self.cell_clip, self.project_clip)
             layers = [
-                LSTMLayer(self.width, self.cells, project=project, backward=backward, clips=clips)
+                LSTMLayer(self.width, self.cells, project=project, backward=backward, clip_limits=clip_limits)
                 for _ in range(self.depth)
             ]
             return RecurrentStack(layers, dropout=self.dropout, skip=self.skip)
@@ -128,11 +128,15 @@ class ElmoSpec(RecurrentSpec):
         char_level = self.char_level
         embedding = recurrent_spec.char_cnn_embedding(self, tokenizer) if char_level else self.word_embedding(tokenizer)
         encoder = BiLMEncoder(
-            embedding, stack(False), stack(True), borders=self._boundary_ids(tokenizer), dropout=self.dropout
+            embedding,
+            make_stack(False),
+            make_stack(True),
+            boundary_ids=self._boundary_ids(tokenizer),
+            dropout=self.dropout,
         )
-        onward = self.softmax_head(self.width, tokenizer.vocab_size)
-        back = SoftmaxHead(onward.softmax, first=self.width, shared=True)
-        return Model(encoder, {"next": onward, "previous": back})
+        forward_head = self.softmax_head(self.width, tokenizer.vocab_size)
+        backward_head = SoftmaxHead(forward_head.softmax, input_offset=self.width, is_shared=True)
+        return Model(encoder, {"next": forward_head, "previous": backward_head})
 
     def task_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
         from forebear.data.tokenizers.char_ids import base_tokenizer, oov_tokenizer

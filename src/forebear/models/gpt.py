@@ -71,7 +71,7 @@ class GPTSpec(ModelSpec):
             embedding,
             depth=self.depth,
             width=self.width,
-            heads=self.heads,
+            num_heads=self.heads,
             inner=self.inner or 4 * self.width,
             norm=self.norm,
             sees="past",

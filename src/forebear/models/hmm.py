@@ -74,19 +74,21 @@ class HMMSpec(ModelSpec):
             smoothing=self.smoothing,
         )
 
-    def build_tagger(self, tokenizer: Tokenizer, legal: tuple[np.ndarray, np.ndarray, np.ndarray]) -> HMMTagger:
+    def build_tagger(
+        self, tokenizer: Tokenizer, allowed_transitions: tuple[np.ndarray, np.ndarray, np.ndarray]
+    ) -> HMMTagger:
         """A supervised tagger, whose states are the tags; the fields above are for unsupervised states."""
         from forebear.data.tokenizers.char_ids import char_ids_for
         from forebear.statistical.hmm_tagger import HMMTagger
 
-        spelling = char_ids_for(tokenizer, MAX_WORD_BYTES)
+        char_ids = char_ids_for(tokenizer, MAX_WORD_BYTES)
         return HMMTagger(
             words=tokenizer.vocabulary(),
             end=tokenizer.special_roles["end"],
             unknown=tokenizer.special_roles["unknown"],
-            legal=legal,
+            legal=allowed_transitions,
             never=frozenset(tokenizer.special_ids),
-            spelled=lambda numbers: [spelling.id_to_word(number) for number in numbers.tolist()],
+            spelled=lambda numbers: [char_ids.id_to_word(number) for number in numbers.tolist()],
         )
 
     def task_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:

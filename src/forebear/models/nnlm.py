@@ -68,12 +68,12 @@ class NNLMSpec(ModelSpec):
 
         (end,) = spec.special_ids(tokenizer, self.needs)
         encoder = NNLMEncoder(
-            WordEmbedding(tokenizer.vocab_size, self.width), window=self.context, inner=self.inner, end=end
+            WordEmbedding(tokenizer.vocab_size, self.width), window=self.context, inner=self.inner, end_id=end
         )
         inputs = self.inner + (self.context * self.width if self.direct else 0)
-        borders = cluster_cutoffs(tokenizer.vocab_size) if self.softmax == "adaptive" else ()
+        cutoffs = cluster_cutoffs(tokenizer.vocab_size) if self.softmax == "adaptive" else ()
         return Model(
-            encoder, {"next": NNLMHead(AdaptiveSoftmax(inputs, tokenizer.vocab_size, borders), direct=self.direct)}
+            encoder, {"next": NNLMHead(AdaptiveSoftmax(inputs, tokenizer.vocab_size, cutoffs), direct=self.direct)}
         )
 
     def input_format(self, tokenizer: Tokenizer) -> InputFormat:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from forebear.errors import InputError
 from forebear.models import spec
@@ -84,25 +84,29 @@ class RecurrentSpec(ModelSpec):
         from forebear.nn.nnlm import WordEmbedding
         from forebear.nn.recurrent import CELLS, RecurrentEncoder, RecurrentStack
 
-        sizes = [embedding.width, *[self.inner] * (self.depth - 1), self.width if self.tied else self.inner]
-        layers = [CELLS[cell](inputs, width, weight_dropout=self.weight_dropout) for inputs, width in pairwise(sizes)]
+        layer_sizes = [embedding.width, *[self.inner] * (self.depth - 1), self.width if self.tied else self.inner]
+        layers = [
+            CELLS[cell](inputs, width, weight_dropout=self.weight_dropout) for inputs, width in pairwise(layer_sizes)
+        ]
         stack = RecurrentStack(layers, dropout=self.dropout)
         encoder = RecurrentEncoder(embedding, stack, dropout=self.dropout, word_dropout=self.word_dropout)
         if not self.tied:
-            return Model(encoder, {"next": self.softmax_head(sizes[-1], tokenizer.vocab_size)})
+            return Model(encoder, {"next": self.softmax_head(layer_sizes[-1], tokenizer.vocab_size)})
         assert isinstance(embedding, WordEmbedding)
-        return Model(encoder, {"next": LMHead(embedding, bias=True, sampled=self._num_samples, falling=True)})
+        return Model(
+            encoder, {"next": LMHead(embedding, bias=True, num_samples=self._num_samples, sorted_by_frequency=True)}
+        )
 
     @property
     def _num_samples(self) -> int:
         return self.samples if self.softmax == "sampled" else 0
 
-    def softmax_head(self, inputs: int, vocabulary: int) -> SoftmaxHead:
+    def softmax_head(self, inputs: int, vocab_size: int) -> SoftmaxHead:
         """The output softmax over the vocabulary."""
         from forebear.nn.softmax import AdaptiveSoftmax, SoftmaxHead, cluster_cutoffs
 
-        borders = cluster_cutoffs(vocabulary) if self.softmax == "adaptive" else ()
-        return SoftmaxHead(AdaptiveSoftmax(inputs, vocabulary, borders, sampled=self._num_samples))
+        cutoffs = cluster_cutoffs(vocab_size) if self.softmax == "adaptive" else ()
+        return SoftmaxHead(AdaptiveSoftmax(inputs, vocab_size, cutoffs, num_samples=self._num_samples))
 
     def word_embedding(self, tokenizer: Tokenizer) -> WordEmbedding:
         """An embedding table; tied ones are initialized small for the output and scaled up at the input."""
@@ -110,18 +114,21 @@ class RecurrentSpec(ModelSpec):
 
         if self.tied:
             return WordEmbedding(tokenizer.vocab_size, self.width, scale=self.width**0.5)
-        return WordEmbedding(tokenizer.vocab_size, self.width, spread=1.0)
+        return WordEmbedding(tokenizer.vocab_size, self.width, init_std=1.0)
 
-    def build_task_encoder(self, tokenizer: Tokenizer, reader: TaskEncoderConfig) -> Model:
+    def build_task_encoder(self, tokenizer: Tokenizer, encoder_config: TaskEncoderConfig) -> Model:
         """The model's own encoder, or a task encoder over a scalar mix of its layers."""
         from forebear.nn.model import Model
         from forebear.nn.task_encoders import ScalarMixEncoder
 
         model = self.build(tokenizer)
-        if reader.kind is None:
+        if encoder_config.kind is None:
             return model
-        options = {"place": reader.mixture, "normed": reader.normed, "pairs": reader.pairs, "dropout": reader.dropout}
-        return Model(ScalarMixEncoder(model.encoder, reader=reader.kind, width=reader.width, **options), {})
+        options: dict[str, Any] = {"mix_position": encoder_config.mixture, "normalize": encoder_config.normed}
+        options |= {"is_pair": encoder_config.pairs, "dropout": encoder_config.dropout}
+        return Model(
+            ScalarMixEncoder(model.encoder, kind=encoder_config.kind, width=encoder_config.width, **options), {}
+        )
 
     def input_format(self, tokenizer: Tokenizer) -> InputFormat:
         """Texts start, are separated and end as documents do; max pooling."""
@@ -140,9 +147,9 @@ def char_cnn_embedding(model_spec: CharCNNSpec | ElmoSpec, tokenizer: Tokenizer)
     return CharCNNEmbedding(
         char_ids_for(tokenizer, model_spec.longest),
         model_spec.width,
-        symbol=model_spec.characters,
+        char_size=model_spec.characters,
         filters=parse_filters(model_spec.filters),
-        highways=model_spec.highways,
+        num_highways=model_spec.highways,
         activation=model_spec.activation,
     )
 
@@ -150,20 +157,20 @@ def char_cnn_embedding(model_spec: CharCNNSpec | ElmoSpec, tokenizer: Tokenizer)
 def parse_filters(text: str) -> list[tuple[int, int]]:
     """Parse "1:32,2:64": 32 filters of width one and 64 of width two."""
     try:
-        pairs = [(int(span), int(count)) for span, _, count in (part.partition(":") for part in text.split(","))]
+        filters = [(int(span), int(count)) for span, _, count in (part.partition(":") for part in text.split(","))]
     except ValueError:
-        pairs = []
-    if not pairs or min(min(pair) for pair in pairs) < 1:
+        filters = []
+    if not filters or min(min(pair) for pair in filters) < 1:
         hint = "write how many symbols a filter sees and how many there are: 1:32,2:32,3:64"
         raise InputError(f"filters are {text!r}", hint=hint)
-    return pairs
+    return filters
 
 
 def validate_char_cnn(model_spec: CharCNNSpec | ElmoSpec) -> None:
     """Reject fields that define no valid character CNN."""
-    widest = max(span for span, _ in parse_filters(model_spec.filters))
-    if model_spec.longest < max(widest, 4):
-        message = f"longest is {model_spec.longest}, and a filter sees {widest} symbols"
-        raise InputError(message, hint=f"give --longest {max(widest, 4)} or more, or narrower filters")
+    max_filter_width = max(span for span, _ in parse_filters(model_spec.filters))
+    if model_spec.longest < max(max_filter_width, 4):
+        message = f"longest is {model_spec.longest}, and a filter sees {max_filter_width} symbols"
+        raise InputError(message, hint=f"give --longest {max(max_filter_width, 4)} or more, or narrower filters")
     spec.require_range(model_spec, characters=(1, None), highways=(0, None))
     spec.require_choice("activation", model_spec.activation, ("relu", "tanh"))

@@ -74,22 +74,30 @@ class Seq2SeqSpec(ModelSpec):
 
         source_embedding, target_embedding, output_embedding = self.embeddings(tokenizer)
         options: dict[str, Any] = {"depth": self.depth, "inner": self.inner or self.width, "dropout": self.dropout}
-        reader = Seq2SeqEncoder(source_embedding, way="backward" if self.reversed else "forward", **options)
-        encoder = RecurrentEncoderDecoder(reader, Seq2SeqDecoder(target_embedding, output_embedding, **options))
-        return Model(encoder, {"translation": self.head(output_embedding)})
+        source_encoder = Seq2SeqEncoder(
+            source_embedding, direction="backward" if self.reversed else "forward", **options
+        )
+        encoder_decoder = RecurrentEncoderDecoder(
+            source_encoder, Seq2SeqDecoder(target_embedding, output_embedding, **options)
+        )
+        return Model(encoder_decoder, {"translation": self.head(output_embedding)})
 
     def embeddings(self, tokenizer: TokenizerPair) -> tuple[InputEmbedding, InputEmbedding, InputEmbedding]:
         """Input embeddings of source and target, and the output embedding."""
         from forebear.nn.embedding import InputEmbedding
 
-        def table(entries: int) -> InputEmbedding:
-            return InputEmbedding(entries, self.width, positions=self.context, placing="none", scale=self.width**0.5)
+        def make_embedding(vocab_size: int) -> InputEmbedding:
+            return InputEmbedding(vocab_size, self.width, positions=self.context, placing="none", scale=self.width**0.5)
 
-        source_embedding = table(tokenizer.source.vocab_size)
+        source_embedding = make_embedding(tokenizer.source.vocab_size)
         target_embedding = (
-            source_embedding if self.shared and tokenizer.is_shared else table(tokenizer.target.vocab_size)
+            source_embedding if self.shared and tokenizer.is_shared else make_embedding(tokenizer.target.vocab_size)
         )
-        return source_embedding, target_embedding, target_embedding if self.tied else table(tokenizer.target.vocab_size)
+        return (
+            source_embedding,
+            target_embedding,
+            target_embedding if self.tied else make_embedding(tokenizer.target.vocab_size),
+        )
 
     def head(self, output_embedding: InputEmbedding) -> LMHead:
         from forebear.nn.heads import LMHead
@@ -98,5 +106,5 @@ class Seq2SeqSpec(ModelSpec):
 
     def default_recipe(self) -> dict[str, Any]:
         """Small sizes train for minutes, in many small steps; the published ones used 128 sentences per batch."""
-        batch = 1024 if self.width < 512 else 6400
-        return {"rate": 1.0 / max(self.width, 256), "batch": batch, "memory": 0.98, "decay": 0.01}
+        batch_tokens = 1024 if self.width < 512 else 6400
+        return {"rate": 1.0 / max(self.width, 256), "batch": batch_tokens, "memory": 0.98, "decay": 0.01}

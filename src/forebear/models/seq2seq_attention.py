@@ -77,8 +77,6 @@ class Seq2SeqAttentionSpec(Seq2SeqSpec):
         options: dict[str, Any] = {"depth": self.depth, "inner": inner, "dropout": self.dropout}
         direction = "both" if self.both_ways else "backward" if self.reversed else "forward"
         attention_layer = GlobalAttention(similarity, inner=inner, width=self.width)
-        reader, writer = (
-            Seq2SeqEncoder(source_embedding, way=direction, **options),
-            Seq2SeqDecoder(target_embedding, output_embedding, look=attention_layer, **options),
-        )
-        return Model(AttentionEncoderDecoder(reader, writer), {"translation": self.head(output_embedding)})
+        encoder = Seq2SeqEncoder(source_embedding, direction=direction, **options)
+        decoder = Seq2SeqDecoder(target_embedding, output_embedding, attention=attention_layer, **options)
+        return Model(AttentionEncoderDecoder(encoder, decoder), {"translation": self.head(output_embedding)})

@@ -93,10 +93,10 @@ class ModelSpec(ABC):
     def build(self, tokenizer: Any) -> Any:
         """The model: an `nn.model.Model`, a statistical model or word vectors."""
 
-    def build_tagger(self, tokenizer: Tokenizer, legal: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Any:
+    def build_tagger(self, tokenizer: Tokenizer, allowed_transitions: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Any:
         """A tagger trained on tagged words, if the spec `learns_tags`.
 
-        `legal` are the allowed transitions (K, K), starts (K,) and ends (K,) of K tags.
+        `allowed_transitions` are boolean: from tag to tag (K, K), starts (K,) and ends (K,) of K tags.
         """
         message = f"{type(self).__name__} has no tagger of its own"
         raise InputError(message, hint="choose hmm or crf, or adapt another to --task tagging")
@@ -105,7 +105,7 @@ class ModelSpec(ABC):
         """The tokenizer for tasks; character-level models have no unknown words."""
         return tokenizer
 
-    def build_task_encoder(self, tokenizer: Any, reader: TaskEncoderConfig) -> Any:
+    def build_task_encoder(self, tokenizer: Any, encoder_config: TaskEncoderConfig) -> Any:
         """The encoder for tasks: its own, or a task encoder over its word vectors."""
         return self.build(tokenizer)
 
@@ -141,15 +141,16 @@ class WordVectorSpec(ModelSpec):
     def min_word_count(self) -> int:
         return self.min_count
 
-    def build_task_encoder(self, tokenizer: Tokenizer, reader: TaskEncoderConfig) -> Model:
+    def build_task_encoder(self, tokenizer: Tokenizer, encoder_config: TaskEncoderConfig) -> Model:
         """A model without heads: an embedding table and a task encoder."""
         from forebear.nn.model import Model
         from forebear.nn.nnlm import WordEmbedding
         from forebear.nn.task_encoders import TaskEncoder
 
-        words = WordEmbedding(tokenizer.vocab_size, self.width or reader.width or DEFAULT_EMBEDDING_SIZE)
-        options: dict[str, Any] = {"reader": reader.kind, "pairs": reader.pairs, "dropout": reader.dropout}
-        return Model(TaskEncoder(words, width=reader.width or words.width, **options), {})
+        words = WordEmbedding(tokenizer.vocab_size, self.width or encoder_config.width or DEFAULT_EMBEDDING_SIZE)
+        options: dict[str, Any] = {"kind": encoder_config.kind, "is_pair": encoder_config.pairs}
+        options["dropout"] = encoder_config.dropout
+        return Model(TaskEncoder(words, width=encoder_config.width or words.width, **options), {})
 
     def input_format(self, tokenizer: Tokenizer) -> InputFormat:
         """Plain texts, with segment ids for pairs."""
@@ -187,9 +188,9 @@ def require_share(model_spec: ModelSpec, *names: str) -> None:
             raise InputError(f"{name} is {value}", hint="give a share from 0 to below 1")
 
 
-def require_range(model_spec: ModelSpec, **limits: tuple[float, float | None]) -> None:
+def require_range(model_spec: ModelSpec, **ranges: tuple[float, float | None]) -> None:
     """Reject fields outside (minimum, maximum); None is no maximum."""
-    for name, (minimum, maximum) in limits.items():
+    for name, (minimum, maximum) in ranges.items():
         if not minimum <= (value := getattr(model_spec, name)) <= (float("inf") if maximum is None else maximum):
             hint = f"give {minimum} or more" if maximum is None else f"give a number from {minimum} to {maximum}"
             raise InputError(f"{name} is {value}", hint=hint)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from forebear.data.corpus.parallel import TokenizerPair
     from forebear.nn.model import Model
 
-WARMUP = 4000  # steps, in the paper
+WARMUP_STEPS = 4000  # steps, in the paper
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,11 @@ class TransformerSpec(ModelSpec):
         from forebear.nn.embedding import InputEmbedding
         from forebear.nn.heads import LMHead
         from forebear.nn.model import Model
-        from forebear.nn.transformer import EncoderDecoder, TransformerDecoder
-        from forebear.nn.transformer import Transformer as Reader
+        from forebear.nn.transformer import EncoderDecoder, Transformer, TransformerDecoder
 
-        def embedding(entries: int) -> InputEmbedding:
+        def make_embedding(vocab_size: int) -> InputEmbedding:
             return InputEmbedding(
-                entries,
+                vocab_size,
                 self.width,
                 positions=self.context,
                 placing="sinusoid",
@@ -85,29 +84,36 @@ class TransformerSpec(ModelSpec):
                 scale=self.width**0.5,
             )
 
-        source_embedding = embedding(tokenizer.source.vocab_size)
+        source_embedding = make_embedding(tokenizer.source.vocab_size)
         target_embedding = (
-            source_embedding if self.shared and tokenizer.is_shared else embedding(tokenizer.target.vocab_size)
+            source_embedding if self.shared and tokenizer.is_shared else make_embedding(tokenizer.target.vocab_size)
         )
         options: dict[str, Any] = {
             "depth": self.depth,
             "width": self.width,
-            "heads": self.heads,
+            "num_heads": self.heads,
             "inner": self.inner or 4 * self.width,
             "norm": self.norm,
             "activation": "relu",
             "epsilon": self.epsilon,
             "dropout": self.dropout,
         }
-        encoder = EncoderDecoder(
-            Reader(source_embedding, sees="all", attention_dropout=0.0, **options),
+        encoder_decoder = EncoderDecoder(
+            Transformer(source_embedding, sees="all", attention_dropout=0.0, **options),
             TransformerDecoder(target_embedding, **options),
         )
-        return Model(encoder, {"translation": LMHead(target_embedding, smoothing=self.smoothing)})
+        return Model(encoder_decoder, {"translation": LMHead(target_embedding, smoothing=self.smoothing)})
 
     def default_recipe(self) -> dict[str, Any]:
         """The paper's for its sizes; small sizes train for minutes, in many small steps."""
         if self.width >= 512:
-            rate = (self.width * WARMUP) ** -0.5
-            return {"rate": rate, "warmup": WARMUP, "schedule": "root", "batch": 50_000, "memory": 0.98, "decay": 0.0}
+            rate = (self.width * WARMUP_STEPS) ** -0.5
+            return {
+                "rate": rate,
+                "warmup": WARMUP_STEPS,
+                "schedule": "root",
+                "batch": 50_000,
+                "memory": 0.98,
+                "decay": 0.0,
+            }
         return {"rate": 0.256 / self.width, "batch": 1024, "memory": 0.98, "decay": 0.01}

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from forebear.embeddings.word_table import PretrainedVectors
 
 ARCHITECTURES, OUTPUTS = ("skipgram", "cbow"), ("negatives", "tree")
-GIVEN = "given"  # output of imported vectors, not selectable
-MAX_UPDATES = 1.5  # limit of the rate times the number of updates per word; vectors diverge at about twice as much
+IMPORTED = "given"  # output of imported vectors, not selectable
+MAX_TOTAL_RATE = 1.5  # limit of the rate times the number of updates per word; vectors diverge at about twice as much
 MAX_PHRASE_PASSES = 4  # maximum passes of joining phrases: up to 16 words
 
 
@@ -68,10 +68,10 @@ class Word2VecSpec(WordVectorSpec):
 
     def __post_init__(self) -> None:
         spec.require_choice("architecture", self.architecture, ARCHITECTURES)
-        if self.output != GIVEN:
+        if self.output != IMPORTED:
             spec.require_choice("output", self.output, OUTPUTS)
-        limits = dict.fromkeys(("width", "window", "negatives", "min_count"), (1, None))
-        spec.require_range(self, **limits, phrases=(0, MAX_PHRASE_PASSES), sample=(0, 1))
+        ranges = dict.fromkeys(("width", "window", "negatives", "min_count"), (1, None))
+        spec.require_range(self, **ranges, phrases=(0, MAX_PHRASE_PASSES), sample=(0, 1))
         ContextWindows(self.unit)
 
     @property
@@ -88,7 +88,7 @@ class Word2VecSpec(WordVectorSpec):
         return ContextWindows(self.unit)
 
     def build(self, tokenizer: Tokenizer) -> PhraseModel | PretrainedVectors:
-        if self.output == GIVEN:
+        if self.output == IMPORTED:
             from forebear.embeddings.word_table import PretrainedVectors
 
             return PretrainedVectors(vocabulary=tokenizer.vocab_size, never=tokenizer.special_ids, width=self.width)
@@ -115,5 +115,5 @@ class Word2VecSpec(WordVectorSpec):
     def default_recipe(self) -> dict[str, Any]:
         rate = 0.05 if self.architecture == "cbow" else 0.025
         if (self.architecture, self.output) == ("skipgram", "negatives"):
-            rate = min(rate, MAX_UPDATES / (1 + self.negatives))
+            rate = min(rate, MAX_TOTAL_RATE / (1 + self.negatives))
         return {"rate": rate, "batch": 50_000, "epochs": 5, "warmup": 0, "cooldown": 1.0}

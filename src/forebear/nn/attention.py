@@ -31,9 +31,9 @@ class DotProductScore(nn.Module):
     def project_keys(self, keys: Tensor) -> Tensor:
         return keys
 
-    def scores(self, queries: Tensor, keyed: Tensor) -> Tensor:
-        scores = queries @ keyed.transpose(-2, -1)
-        return scores * keyed.shape[-1] ** -0.5 if self.scaled else scores
+    def scores(self, queries: Tensor, projected_keys: Tensor) -> Tensor:
+        scores = queries @ projected_keys.transpose(-2, -1)
+        return scores * projected_keys.shape[-1] ** -0.5 if self.scaled else scores
 
 
 class BilinearScore(nn.Module):
@@ -41,10 +41,10 @@ class BilinearScore(nn.Module):
     much.
     """
 
-    def __init__(self, queries: int, keys: int, *, scaled: bool = False) -> None:
+    def __init__(self, query_size: int, key_size: int, *, scaled: bool = False) -> None:
         super().__init__()
         self.scaled = scaled
-        self.between = deferred_linear(keys, queries, bias=False)
+        self.between = deferred_linear(key_size, query_size, bias=False)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         return self.scores(queries, self.project_keys(keys))
@@ -52,8 +52,8 @@ class BilinearScore(nn.Module):
     def project_keys(self, keys: Tensor) -> Tensor:
         return self.between(keys)
 
-    def scores(self, queries: Tensor, keyed: Tensor) -> Tensor:
-        scores = queries @ keyed.transpose(-2, -1)
+    def scores(self, queries: Tensor, projected_keys: Tensor) -> Tensor:
+        scores = queries @ projected_keys.transpose(-2, -1)
         return scores * queries.shape[-1] ** -0.5 if self.scaled else scores
 
 
@@ -64,9 +64,9 @@ class ConcatScore(nn.Module):
     gets the same weights. `AdditiveScore` avoids this with a tanh before the last map.
     """
 
-    def __init__(self, queries: int, keys: int) -> None:
+    def __init__(self, query_size: int, key_size: int) -> None:
         super().__init__()
-        self.query, self.key = deferred_linear(queries, 1, bias=False), deferred_linear(keys, 1, bias=False)
+        self.query, self.key = deferred_linear(query_size, 1, bias=False), deferred_linear(key_size, 1, bias=False)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         return self.scores(queries, self.project_keys(keys))
@@ -74,16 +74,19 @@ class ConcatScore(nn.Module):
     def project_keys(self, keys: Tensor) -> Tensor:
         return self.key(keys).transpose(-2, -1)
 
-    def scores(self, queries: Tensor, keyed: Tensor) -> Tensor:
-        return self.query(queries) + keyed
+    def scores(self, queries: Tensor, projected_keys: Tensor) -> Tensor:
+        return self.query(queries) + projected_keys
 
 
 class AdditiveScore(nn.Module):
     """vᵀtanh(Wq + Uk) with hidden size `inner` (Bahdanau)."""
 
-    def __init__(self, queries: int, keys: int, inner: int) -> None:
+    def __init__(self, query_size: int, key_size: int, inner: int) -> None:
         super().__init__()
-        self.query, self.key = deferred_linear(queries, inner, bias=False), deferred_linear(keys, inner, bias=False)
+        self.query, self.key = (
+            deferred_linear(query_size, inner, bias=False),
+            deferred_linear(key_size, inner, bias=False),
+        )
         self.score = deferred_linear(inner, 1, bias=False)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
@@ -92,8 +95,8 @@ class AdditiveScore(nn.Module):
     def project_keys(self, keys: Tensor) -> Tensor:
         return self.key(keys)
 
-    def scores(self, queries: Tensor, keyed: Tensor) -> Tensor:
-        hidden = self.query(queries)[..., :, None, :] + keyed[..., None, :, :]  # (…, m, n, inner)
+    def scores(self, queries: Tensor, projected_keys: Tensor) -> Tensor:
+        hidden = self.query(queries)[..., :, None, :] + projected_keys[..., None, :, :]  # (…, m, n, inner)
         return self.score(hidden.tanh_()).squeeze(-1)  # in place: the largest tensor here
 
 
@@ -113,10 +116,10 @@ class SelfAttention(nn.Module):
     """Multi-head self-attention with one fused query/key/value projection."""
 
     def __init__(
-        self, hidden_size: int, heads: int, *, past_only: bool, dropout: float = 0.0, output_scale: float = 1.0
+        self, hidden_size: int, num_heads: int, *, past_only: bool, dropout: float = 0.0, output_scale: float = 1.0
     ) -> None:
         super().__init__()
-        self.heads, self.past_only, self.dropout = heads, past_only, nn.Dropout(dropout)
+        self.heads, self.past_only, self.dropout = num_heads, past_only, nn.Dropout(dropout)
         self.query_key_value = deferred_linear(hidden_size, 3 * hidden_size)
         self.output = deferred_linear(hidden_size, hidden_size, scale=output_scale)
 
@@ -125,8 +128,8 @@ class SelfAttention(nn.Module):
         dropout = self.dropout.p if self.training else 0.0
         if positions is not None:
             return self.output(self._attend_at_positions(x, lengths, positions, dropout))
-        mixed = attend(self.query_key_value(x), lengths, self.heads, past_only=self.past_only, dropout=dropout)
-        return self.output(mixed)
+        context = attend(self.query_key_value(x), lengths, self.heads, past_only=self.past_only, dropout=dropout)
+        return self.output(context)
 
     def _attend_at_positions(self, x: Tensor, lengths: tuple[int, ...], positions: Tensor, dropout: float) -> Tensor:
         width, layer = x.shape[1], self.query_key_value
@@ -139,7 +142,7 @@ class SelfAttention(nn.Module):
         ends = torch.tensor(lengths, device=x.device).cumsum(0)
         position_bounds = torch.searchsorted(
             positions, ends
-        ).tolist()  # how many of those positions stand before the end of each row
+        ).tolist()  # number of those positions before the end of each sequence
         counts = [end - begin for begin, end in pairwise([0, *position_bounds])]
         return attend_to_memory(queries, keys_values, lengths, counts, self.heads, dropout=dropout)
 
@@ -151,9 +154,9 @@ class SelfAttention(nn.Module):
 class CrossAttention(nn.Module):
     """Attention of decoder tokens to the encoder states (`memory`)."""
 
-    def __init__(self, hidden_size: int, heads: int, *, output_scale: float = 1.0) -> None:
+    def __init__(self, hidden_size: int, num_heads: int, *, output_scale: float = 1.0) -> None:
         super().__init__()
-        self.heads = heads
+        self.heads = num_heads
         self.query, self.key_value = (
             deferred_linear(hidden_size, hidden_size),
             deferred_linear(hidden_size, 2 * hidden_size),
@@ -179,16 +182,16 @@ class CrossAttention(nn.Module):
 
 
 def attend(
-    query_key_value: Tensor, lengths: tuple[int, ...], heads: int, *, past_only: bool, dropout: float = 0.0
+    query_key_value: Tensor, lengths: tuple[int, ...], num_heads: int, *, past_only: bool, dropout: float = 0.0
 ) -> Tensor:
     """(T, 3·D) → (T, D). Neighboring sequences of equal length share one call; nothing is padded."""
     runs = [(length, len(list(rows))) for length, rows in groupby(lengths)]
     chunks = query_key_value.split([length * count for length, count in runs]) if len(runs) > 1 else [query_key_value]
     outputs = []
     for chunk, (length, count) in zip(chunks, runs, strict=True):
-        query, key, value = chunk.view(count, length, 3, heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
-        mixed = functional.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=past_only)
-        outputs.append(mixed.transpose(1, 2).reshape(count * length, -1))
+        query, key, value = chunk.view(count, length, 3, num_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+        context = functional.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=past_only)
+        outputs.append(context.transpose(1, 2).reshape(count * length, -1))
     return torch.cat(outputs) if len(outputs) > 1 else outputs[0]
 
 
@@ -196,39 +199,39 @@ def attend_to_memory(
     queries: Tensor,
     keys_values: Tensor,
     lengths: tuple[int, ...],
-    counts: Sequence[int],
-    heads: int,
+    query_counts: Sequence[int],
+    num_heads: int,
     *,
     dropout: float = 0.0,
 ) -> Tensor:
-    """`counts` query tokens of each sequence attend to all of it: (A, D) and (T, 2·D) → (A, D).
+    """`query_counts` query tokens of each sequence attend to all of it: (A, D) and (T, 2·D) → (A, D).
 
     Neighboring sequences with the same count and length share one call.
     """
-    runs = [(*shape, len(list(rows))) for shape, rows in groupby(zip(counts, lengths, strict=True))]
+    runs = [(*shape, len(list(rows))) for shape, rows in groupby(zip(query_counts, lengths, strict=True))]
     query_chunks = queries.split([count * rows for count, _, rows in runs])
     memory_chunks = keys_values.split([length * rows for _, length, rows in runs])
     outputs = []
     for query, key_value, (count, length, rows) in zip(query_chunks, memory_chunks, runs, strict=True):
         if count:
-            key, value = key_value.view(rows, length, 2, heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
-            query_heads = query.view(rows, count, heads, -1).transpose(1, 2)
-            mixed = functional.scaled_dot_product_attention(query_heads, key, value, dropout_p=dropout)
-            outputs.append(mixed.transpose(1, 2).reshape(rows * count, -1))
+            key, value = key_value.view(rows, length, 2, num_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+            query_heads = query.view(rows, count, num_heads, -1).transpose(1, 2)
+            context = functional.scaled_dot_product_attention(query_heads, key, value, dropout_p=dropout)
+            outputs.append(context.transpose(1, 2).reshape(rows * count, -1))
     return torch.cat(outputs) if outputs else queries
 
 
 def attend_reference(
-    query_key_value: Tensor, lengths: tuple[int, ...], heads: int, *, past_only: bool
+    query_key_value: Tensor, lengths: tuple[int, ...], num_heads: int, *, past_only: bool
 ) -> tuple[Tensor, list[Tensor]]:
     """Reference implementation of `attend`, one sequence at a time: the (T, D) output and the (H, n, n) weights of
     each.
     """
     similarity, outputs, maps = DotProductScore(), [], []
     for row in query_key_value.split(lengths):
-        query, key, value = row.view(len(row), 3, heads, -1).permute(1, 2, 0, 3).unbind(0)  # (H, n, d)
-        past = torch.ones(len(row), len(row), dtype=torch.bool, device=row.device).tril()
-        mixed, weights = attend_with_scores(similarity(query, key), value, past if past_only else None)
-        outputs.append(mixed.transpose(0, 1).reshape(len(row), -1))
+        query, key, value = row.view(len(row), 3, num_heads, -1).permute(1, 2, 0, 3).unbind(0)  # (H, n, d)
+        causal_mask = torch.ones(len(row), len(row), dtype=torch.bool, device=row.device).tril()
+        context, weights = attend_with_scores(similarity(query, key), value, causal_mask if past_only else None)
+        outputs.append(context.transpose(0, 1).reshape(len(row), -1))
         maps.append(weights)
     return torch.cat(outputs), maps

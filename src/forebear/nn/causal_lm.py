@@ -29,14 +29,14 @@ class BaseCausalLM:
     is_pseudo_likelihood = False  # token scores multiply to the probability of the text
     encoder_type: ClassVar[Any]
     head_type: ClassVar[Any]
-    example: ClassVar[str]  # a model of this kind
+    example_model: ClassVar[str]  # a model of this kind
     encoder: Any
     head: Any
 
     def __init__(self, model: Model) -> None:
         encoder, head = model.encoder, dict(model.heads.items()).get("next")
         if not isinstance(encoder, self.encoder_type) or not isinstance(head, self.head_type):
-            hint = f"ask one that was trained to, such as {self.example}"
+            hint = f"ask one that was trained to, such as {self.example_model}"
             raise InputError("this model does not predict the next token from those before it", hint=hint)
         self.model, self.encoder, self.head = model.eval(), encoder, head
 
@@ -82,51 +82,56 @@ class RecurrentCausalLM(HeadInputCausalLM):
     length and are processed in chunks.
     """
 
-    encoder_type, head_type, example = RecurrentLMEncoder, LMHead | SoftmaxHead, "lstm"
+    encoder_type, head_type, example_model = RecurrentLMEncoder, LMHead | SoftmaxHead, "lstm"
     encoder: RecurrentLMEncoder
     head: LMHead | SoftmaxHead
 
     def _with_start_token(self, row: np.ndarray) -> np.ndarray:
         """The sequence with this network's own start-of-text token, which may differ from the end-of-text token."""
-        start, end = self.encoder.borders or (0, 0)
+        start, end = self.encoder.boundary_ids or (0, 0)
         return np.asarray(row) if start == end or row[0] != end else np.concatenate(([start], row[1:]))
 
     @in_inference_mode
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """log P of each token of each sequence but the first, given all tokens before it."""
         scores = [np.empty(max(0, len(row) - 1), np.float32) for row in rows]
-        row_ids = [number for number, row in enumerate(rows) if len(row) > 1]
-        for batch in length_batches([len(rows[number]) - 1 for number in row_ids]):
-            batch_ids = [row_ids[number] for number in batch]
-            for begin, alive, states, _ in self._encode_chunks(
-                [self._with_start_token(rows[number])[:-1] for number in batch_ids]
+        row_ids = [index for index, row in enumerate(rows) if len(row) > 1]
+        for batch in length_batches([len(rows[index]) - 1 for index in row_ids]):
+            batch_ids = [row_ids[index] for index in batch]
+            for start, chunk_lengths, states, _ in self._encode_chunks(
+                [self._with_start_token(rows[index])[:-1] for index in batch_ids]
             ):
-                outputs = [scores[number][begin : begin + size] for number, size in zip(batch_ids, alive, strict=False)]
+                outputs = [
+                    scores[index][start : start + size] for index, size in zip(batch_ids, chunk_lengths, strict=False)
+                ]
                 targets = [
-                    np.asarray(rows[number])[begin + 1 : begin + 1 + size]
-                    for number, size in zip(batch_ids, alive, strict=False)
+                    np.asarray(rows[index])[start + 1 : start + 1 + size]
+                    for index, size in zip(batch_ids, chunk_lengths, strict=False)
                 ]
                 log_probs = self.head.log_probs(states, to_tensor(self.model, np.concatenate(targets)))
-                for output, row_scores in zip(outputs, log_probs.float().cpu().split(list(alive)), strict=True):
+                for output, row_scores in zip(outputs, log_probs.float().cpu().split(list(chunk_lengths)), strict=True):
                     output[:] = row_scores.numpy()
         return scores
 
-    def start_decoding(self, rows: Sequence[np.ndarray], room: int) -> RecurrentDecodingState:
+    def start_decoding(self, rows: Sequence[np.ndarray], max_new_tokens: int) -> RecurrentDecodingState:
         return RecurrentDecodingState(self, rows)
 
     @in_inference_mode
     def last_states(self, rows: Sequence[np.ndarray]) -> tuple[Tensor, list[RecurrentState]]:
         """(B, D) head input at each sequence's last token, and the hidden states of all layers there."""
         # Quantized weights are integers.
-        like = next(parameter for parameter in self.model.parameters() if parameter.is_floating_point())
+        template = next(parameter for parameter in self.model.parameters() if parameter.is_floating_point())
         stack = self.encoder.layers
-        x, states = like.new_empty(len(rows), stack.recurrent_layers()[-1].out), stack.zero_state(len(rows), like)
+        x, states = (
+            template.new_empty(len(rows), stack.recurrent_layers()[-1].out),
+            stack.zero_state(len(rows), template),
+        )
         for batch in length_batches([len(row) for row in rows]):
-            for _, alive, vectors, final_states in self._encode_chunks(
-                [self._with_start_token(rows[number]) for number in batch]
+            for _, chunk_lengths, vectors, final_states in self._encode_chunks(
+                [self._with_start_token(rows[index]) for index in batch]
             ):
-                row_ids = torch.tensor(batch[: len(alive)])
-                x[row_ids] = vectors[torch.tensor(alive).cumsum(0) - 1]
+                row_ids = torch.tensor(batch[: len(chunk_lengths)])
+                x[row_ids] = vectors[torch.tensor(chunk_lengths).cumsum(0) - 1]
                 for state_parts, state in zip(states, final_states, strict=True):
                     for part, new in zip(state_parts, state, strict=True):
                         part[row_ids] = new
@@ -144,15 +149,15 @@ class RecurrentCausalLM(HeadInputCausalLM):
         Yields the start of the chunk, its number of tokens of each sequence that is not finished, their (T, D) vectors
         and the hidden states after it.
         """
-        width = max(1, BATCH_TOKENS // len(rows))
+        chunk_size = max(1, BATCH_TOKENS // len(rows))
         states: list[RecurrentState] | None = None
-        for begin in range(0, len(rows[0]), width):
-            chunks = [row[begin : begin + width] for row in rows if len(row) > begin]
+        for start in range(0, len(rows[0]), chunk_size):
+            chunks = [row[start : start + chunk_size] for row in rows if len(row) > start]
             if states is not None:
                 states = [tuple(tensor[: len(chunks)] for tensor in state) for state in states]
-            alive = tuple(map(len, chunks))
-            vectors, states = self.encoder.encode(to_tensor(self.model, np.concatenate(chunks)), alive, states)
-            yield begin, alive, vectors, states
+            chunk_lengths = tuple(map(len, chunks))
+            vectors, states = self.encoder.encode(to_tensor(self.model, np.concatenate(chunks)), chunk_lengths, states)
+            yield start, chunk_lengths, vectors, states
 
 
 class RecurrentDecodingState:
@@ -185,7 +190,7 @@ class RecurrentDecodingState:
 class WindowCausalLM(HeadInputCausalLM):
     """Next-token predictor for NNLM: tokens before the window are ignored."""
 
-    encoder_type, head_type, example = NNLMEncoder, NNLMHead, "nnlm"
+    encoder_type, head_type, example_model = NNLMEncoder, NNLMHead, "nnlm"
     encoder: NNLMEncoder
     head: NNLMHead
 
@@ -204,7 +209,7 @@ class WindowCausalLM(HeadInputCausalLM):
         ends = np.cumsum([max(0, len(row) - 1) for row in rows])[:-1]
         return np.split(log_probs.float().cpu().numpy(), ends)
 
-    def start_decoding(self, rows: Sequence[np.ndarray], room: int) -> NNLMDecodingState:
+    def start_decoding(self, rows: Sequence[np.ndarray], max_new_tokens: int) -> NNLMDecodingState:
         return NNLMDecodingState(self, rows)
 
     def head_inputs(self, rows: Sequence[np.ndarray]) -> Tensor:
@@ -216,7 +221,7 @@ class WindowCausalLM(HeadInputCausalLM):
         """(T, k) the words of each token's window."""
         tokens = to_tensor(self.model, np.concatenate(rows))
         positions = self.encoder.window_positions(tokens, [len(row) for row in rows])
-        return torch.cat((tokens, tokens.new_full((1,), self.encoder.end)))[positions]
+        return torch.cat((tokens, tokens.new_full((1,), self.encoder.end_id)))[positions]
 
     def score_inputs(self, x: Tensor) -> Tensor:
         return self.head.softmax(self._hidden_states(x))
@@ -224,7 +229,7 @@ class WindowCausalLM(HeadInputCausalLM):
     def _hidden_states(self, words: Tensor) -> Tensor:
         """(N, k) words → the input of the head."""
         x = self.encoder.embedding(words.flatten()).view(len(words), -1)
-        return self.head.read(self.encoder.hidden_layer(x), x)
+        return self.head.softmax_inputs(self.encoder.hidden_layer(x), x)
 
 
 class NNLMDecodingState:
@@ -240,7 +245,7 @@ class NNLMDecodingState:
     def append(self, ids: np.ndarray) -> None:
         tokens = torch.from_numpy(np.asarray(ids, np.int64)).to(self._words.device)[:, None]
         self._words = torch.cat((self._words[:, 1:], tokens), 1)
-        self._words[tokens.squeeze(1) == self._predictor.encoder.end] = self._predictor.encoder.end
+        self._words[tokens.squeeze(1) == self._predictor.encoder.end_id] = self._predictor.encoder.end_id
 
     def select(self, rows: np.ndarray) -> None:
         self._words = self._words[torch.from_numpy(np.arange(len(self._words))[np.asarray(rows)])]
@@ -262,7 +267,7 @@ class TransformerCausalLM(BaseCausalLM):
     The model must not be trained meanwhile: its weights are packed when decoding starts.
     """
 
-    encoder_type, head_type, example = Transformer, LMHead, "gpt2"
+    encoder_type, head_type, example_model = Transformer, LMHead, "gpt2"
     encoder: Transformer
     head: LMHead
 
@@ -280,7 +285,7 @@ class TransformerCausalLM(BaseCausalLM):
         ]
         scores = [np.empty(max(0, len(ids) - 1), np.float32) for ids in rows]
         for batch in length_batches([end - begin for _, begin, _, end in windows]):
-            batch_windows = [windows[number] for number in batch]
+            batch_windows = [windows[index] for index in batch]
             states = encode_rows(self.model, [rows[row][begin:end] for row, begin, _, end in batch_windows])
             # Where windows overlap, only new positions are scored: the output layer is the expensive part.
             query_positions = [np.arange(first - 1 - begin, end - begin) for _, begin, first, end in batch_windows]
@@ -302,15 +307,15 @@ class TransformerCausalLM(BaseCausalLM):
         visible = [ids[context_start(len(ids), self.max_length) :] for ids in rows]
         log_probs = np.empty((len(rows), self.vocab_size), np.float32)
         for batch in length_batches([len(ids) for ids in visible]):
-            states = encode_rows(self.model, [visible[number] for number in batch])
+            states = encode_rows(self.model, [visible[index] for index in batch])
             last = states.last[to_tensor(self.model, np.cumsum(states.lengths) - 1)]
             for slice_ in row_slices(len(batch), self.vocab_size):
                 logits = self.head(States([last[slice_]], (1,) * len(batch[slice_])))
                 log_probs[batch[slice_]] = torch.log_softmax(logits.float(), -1).cpu().numpy()
         return log_probs
 
-    def start_decoding(self, rows: Sequence[np.ndarray], room: int) -> TransformerDecodingState:
-        return TransformerDecodingState(self._decoder, rows, room)
+    def start_decoding(self, rows: Sequence[np.ndarray], max_new_tokens: int) -> TransformerDecodingState:
+        return TransformerDecodingState(self._decoder, rows, max_new_tokens)
 
     @cached_property
     def _decoder(self) -> IncrementalDecoder:

@@ -19,7 +19,7 @@ from forebear.nn.layers import deferred_embedding, deferred_linear, set_initial_
 
 MAX_WORDS_PER_BATCH = 1024  # words per batch when the whole vocabulary is embedded
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
-PROJECTION_INIT_SCALE = 8.0  # words look alike: their differences must not start too small
+PROJECTION_INIT_SCALE = 8.0  # vectors of words are similar at first: their differences must not start too small
 HIGHWAY_GATE_BIAS = -2.0  # highway gates start mostly closed (carry)
 
 
@@ -32,73 +32,76 @@ class Highway(nn.Module):
         set_initial_values(self.carry, bias=torch.full((width,), HIGHWAY_GATE_BIAS))
 
     def forward(self, x: Tensor) -> Tensor:
-        new = torch.sigmoid(self.carry(x))
-        return torch.lerp(x, torch.relu(self.transform(x)), new)
+        gate = torch.sigmoid(self.carry(x))
+        return torch.lerp(x, torch.relu(self.transform(x)), gate)
 
 
 class CharCNNEmbedding(TokenVectors):
     """Embedding computed from characters: (T,) tokens → (T, D).
 
-    spelling  character ids of the vocabulary
-    width     D
-    symbol    size of a character vector
-    filters   (span, number) of each group of filters
-    highways  number of highway layers
+    char_ids      character ids of the vocabulary
+    width         D
+    char_size     size of a character vector
+    filters       (width, number) of each group of filters
+    num_highways  number of highway layers
     """
 
-    spelling: CharIds
+    char_ids: CharIds
 
     def __init__(
         self,
-        spelling: CharIds,
+        char_ids: CharIds,
         width: int,
         *,
-        symbol: int,
+        char_size: int,
         filters: Sequence[tuple[int, int]],
-        highways: int,
+        num_highways: int,
         activation: str = "relu",
     ) -> None:
         super().__init__()
-        self.spelling, self.width, self.activation = spelling, width, activation  # pyright: ignore[reportIncompatibleVariableOverride]
-        self.spans = [span for span, _ in filters]
-        self.character = deferred_embedding(NUM_SYMBOLS, symbol, spread=1.0)
-        self.filters = nn.ModuleList(deferred_linear(span * symbol, count) for span, count in filters)
+        self.char_ids, self.width, self.activation = char_ids, width, activation  # pyright: ignore[reportIncompatibleVariableOverride]
+        self.filter_widths = [span for span, _ in filters]
+        self.character = deferred_embedding(NUM_SYMBOLS, char_size, init_std=1.0)
+        self.filters = nn.ModuleList(deferred_linear(span * char_size, count) for span, count in filters)
         inner = sum(count for _, count in filters)
-        self.highways = nn.ModuleList(Highway(inner) for _ in range(highways))
+        self.highways = nn.ModuleList(Highway(inner) for _ in range(num_highways))
         self.project = deferred_linear(inner, width, scale=PROJECTION_INIT_SCALE)
 
     @property
-    def vocabulary(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.spelling.size
+    def vocab_size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.char_ids.size
 
     def forward(self, tokens: Tensor) -> Tensor:
         if tokens.is_meta:  # only shapes matter: any token may be a different word
-            return self.embed_words(np.zeros((len(tokens), self.spelling.longest), np.int64))
+            return self.embed_words(np.zeros((len(tokens), self.char_ids.longest), np.int64))
         words, word_index = torch.unique(tokens, return_inverse=True)
-        return self.embed_words(self.spelling.char_rows(words.cpu().numpy())).index_select(0, word_index)
+        return self.embed_words(self.char_ids.char_rows(words.cpu().numpy())).index_select(0, word_index)
 
     @in_inference_mode
-    def word_table(self, numbers: np.ndarray) -> np.ndarray:
+    def word_table(self, token_ids: np.ndarray) -> np.ndarray:
         """(N, D) vectors of the tokens with these ids, computed in batches."""
-        parts = [numbers[start : start + MAX_WORDS_PER_BATCH] for start in range(0, len(numbers), MAX_WORDS_PER_BATCH)]
-        vectors = [self.embed_words(self.spelling.char_rows(ids)).float().cpu().numpy() for ids in parts]
+        id_batches = [
+            token_ids[start : start + MAX_WORDS_PER_BATCH] for start in range(0, len(token_ids), MAX_WORDS_PER_BATCH)
+        ]
+        vectors = [self.embed_words(self.char_ids.char_rows(ids)).float().cpu().numpy() for ids in id_batches]
         return np.concatenate(vectors) if vectors else np.empty((0, self.width), np.float32)
 
     @in_inference_mode
-    def char_rows(self, word: str) -> np.ndarray:
+    def embed_word(self, word: str) -> np.ndarray:
         """(D,) vector of a word given as text, in the vocabulary or not."""
-        return self.embed_words(self.spelling.encode_word(word)[None])[0].float().cpu().numpy()
+        return self.embed_words(self.char_ids.encode_word(word)[None])[0].float().cpu().numpy()
 
-    def embed_words(self, symbols: np.ndarray) -> Tensor:
+    def embed_words(self, char_ids: np.ndarray) -> Tensor:
         """(N, max word length) character ids → (N, D)."""
-        used = (symbols != CHAR_MARKERS).any(0).nonzero()[0]
+        used_positions = (char_ids != CHAR_MARKERS).any(0).nonzero()[0]
         # Beyond the longest word all windows are equal, so one of them is enough.
-        needed = min(symbols.shape[1], int(used[-1]) + 1 + max(self.spans))
+        num_positions = min(char_ids.shape[1], int(used_positions[-1]) + 1 + max(self.filter_widths))
         device = self.character.weight.device
-        rows = torch.from_numpy(symbols[:, :needed].astype(np.int64)).to(device)
-        x = self.character(rows.flatten()).view(*rows.shape, -1)  # (N, L, symbol)
+        char_tensor = torch.from_numpy(char_ids[:, :num_positions].astype(np.int64)).to(device)
+        x = self.character(char_tensor.flatten()).view(*char_tensor.shape, -1)  # (N, L, symbol)
         features = [
-            self._max_over_positions(x, span, layer) for span, layer in zip(self.spans, self.filters, strict=True)
+            self._max_over_positions(x, span, layer)
+            for span, layer in zip(self.filter_widths, self.filters, strict=True)
         ]
         x = ACTIVATIONS[self.activation](torch.cat(features, 1))
         for highway in self.highways:
@@ -106,10 +109,10 @@ class CharCNNEmbedding(TokenVectors):
         return self.project(x)
 
     @staticmethod
-    def _max_over_positions(x: Tensor, span: int, filters: nn.Module) -> Tensor:
+    def _max_over_positions(x: Tensor, filter_width: int, filters: nn.Module) -> Tensor:
         """(N, count) maximum of each filter over a word.
 
         The activation is monotonic, so it is applied after the maximum: there are far fewer words than positions.
         """
-        windows = x.unfold(1, span, 1).transpose(2, 3)  # (N, L - span + 1, span, symbol)
+        windows = x.unfold(1, filter_width, 1).transpose(2, 3)  # (N, L - span + 1, span, symbol)
         return filters(windows.flatten(2).flatten(0, 1)).view(len(x), windows.shape[1], -1).amax(1)  # pyright: ignore

@@ -26,52 +26,57 @@ MIN_WEIGHT = 1e-300  # smaller weights are clamped before the logarithm
 class CRFLayer(nn.Module):
     """A CRF with learned transition, start and end scores.
 
-    moves      (K, K) bool: whether label `column` may follow label `row`
-    start end  (K,) bool: whether a sequence may start, and end, with the label
+    allowed_transitions  (K, K) bool: whether label `column` may follow label `row`
+    allowed_starts       (K,) bool: whether a sequence may start with the label
+    allowed_ends         (K,) bool: whether it may end with it
     """
 
-    def __init__(self, moves: np.ndarray, start: np.ndarray, end: np.ndarray) -> None:
+    def __init__(self, allowed_transitions: np.ndarray, allowed_starts: np.ndarray, allowed_ends: np.ndarray) -> None:
         super().__init__()
-        labels = len(moves)
-        self.transition_bias = nn.Parameter(torch.empty(labels, labels, device="meta"))
-        self.start_bias = nn.Parameter(torch.empty(labels, device="meta"))
-        self.end_bias = nn.Parameter(torch.empty(labels, device="meta"))
+        num_labels = len(allowed_transitions)
+        self.transition_bias = nn.Parameter(torch.empty(num_labels, num_labels, device="meta"))
+        self.start_bias = nn.Parameter(torch.empty(num_labels, device="meta"))
+        self.end_bias = nn.Parameter(torch.empty(num_labels, device="meta"))
         # Derived from the label names, so neither learned nor saved.
-        self._mask_scores = tuple(np.where(allowed, 0.0, FORBIDDEN_SCORE) for allowed in (moves, start, end))
+        self._mask_scores = tuple(
+            np.where(allowed, 0.0, FORBIDDEN_SCORE) for allowed in (allowed_transitions, allowed_starts, allowed_ends)
+        )
         self._mask_tensors: tuple[Tensor, ...] = ()
 
     def loss(self, emissions: Tensor, lengths: Sequence[int], tags: Tensor) -> Tensor:
         """Negative log-likelihood of the tags (N,), summed over sequences; `emissions` are (N, K)."""
         order = _CRFTimeOrder.of(lengths, emissions.device)
-        laid_out = _to_double(emissions)[order.words]
-        cost: Any = _CRFLossFunction.apply(laid_out, *self._transition_scores(laid_out), tags[order.words], order)
-        return cost.to(torch.promote_types(emissions.dtype, torch.float32))
+        time_ordered = _to_double(emissions)[order.words]
+        negative_log_likelihood: Any = _CRFLossFunction.apply(
+            time_ordered, *self._transition_scores(time_ordered), tags[order.words], order
+        )
+        return negative_log_likelihood.to(torch.promote_types(emissions.dtype, torch.float32))
 
     @in_inference_mode
     def marginals(self, emissions: Tensor, lengths: Sequence[int]) -> Tensor:
         """(N, K) marginal probability of each label of each word."""
         order = _CRFTimeOrder.of(lengths, emissions.device)
-        laid_out = _to_double(emissions)[order.words]
-        moves, start, end = self._transition_scores(laid_out)
-        before, _ = _forward_scores(laid_out, moves, start, order)
-        marginals = torch.empty_like(laid_out)
-        marginals[order.words] = (before + _backward_scores(laid_out, moves, end, order)).softmax(1)
+        time_ordered = _to_double(emissions)[order.words]
+        transitions, start, end = self._transition_scores(time_ordered)
+        prefix_scores, _ = _forward_scores(time_ordered, transitions, start, order)
+        marginals = torch.empty_like(time_ordered)
+        marginals[order.words] = (prefix_scores + _backward_scores(time_ordered, transitions, end, order)).softmax(1)
         return marginals
 
     @in_inference_mode
     def viterbi(self, emissions: Tensor, lengths: Sequence[int]) -> list[np.ndarray]:
         """The most probable labels of each sequence."""
         order = _CRFTimeOrder.of(lengths, emissions.device)
-        laid_out = _to_double(emissions)[order.words]
-        moves, start, end = self._transition_scores(laid_out)
-        backpointers = torch.zeros(laid_out.shape, dtype=torch.int64, device=laid_out.device)
-        score = laid_out[: order.rows] + start
-        last = score.clone()
-        for at, rows in order.later_steps():
-            score, backpointers[at : at + rows] = (score[:rows, :, None] + moves).max(1)
-            score = score + laid_out[at : at + rows]
-            last[:rows] = score
-        return order.backtrace((last + end).argmax(1).cpu().numpy(), backpointers.cpu().numpy())
+        time_ordered = _to_double(emissions)[order.words]
+        transitions, start, end = self._transition_scores(time_ordered)
+        backpointers = torch.zeros(time_ordered.shape, dtype=torch.int64, device=time_ordered.device)
+        score = time_ordered[: order.num_rows] + start
+        final_scores = score.clone()
+        for offset, num_rows in order.later_steps():
+            score, backpointers[offset : offset + num_rows] = (score[:num_rows, :, None] + transitions).max(1)
+            score = score + time_ordered[offset : offset + num_rows]
+            final_scores[:num_rows] = score
+        return order.backtrace((final_scores + end).argmax(1).cpu().numpy(), backpointers.cpu().numpy())
 
     def _transition_scores(self, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Learned scores plus masks of forbidden ones: transitions, start, end."""
@@ -80,8 +85,12 @@ class CRFLayer(nn.Module):
             like.dtype,
         ):
             self._mask_tensors = tuple(torch.from_numpy(cost).to(like) for cost in self._mask_scores)
-        moves, start, end = self._mask_tensors
-        return self.transition_bias.to(like) + moves, self.start_bias.to(like) + start, self.end_bias.to(like) + end
+        transition_mask, start_mask, end_mask = self._mask_tensors
+        return (
+            self.transition_bias.to(like) + transition_mask,
+            self.start_bias.to(like) + start_mask,
+            self.end_bias.to(like) + end_mask,
+        )
 
 
 @dataclass(frozen=True)
@@ -96,18 +105,18 @@ class _CRFTimeOrder:
 
     @classmethod
     def of(cls, lengths: Sequence[int], device: torch.device) -> _CRFTimeOrder:
-        size = np.array([int(length) for length in lengths], np.int64)
-        ranks = np.empty(len(size), np.int64)
-        ranks[np.argsort(-size, kind="stable")] = np.arange(len(size))
-        sizes = np.cumsum(np.bincount(size, minlength=1)[::-1])[::-1][1:]  # rows longer than 0, 1, …
+        row_lengths = np.array([int(length) for length in lengths], np.int64)
+        ranks = np.empty(len(row_lengths), np.int64)
+        ranks[np.argsort(-row_lengths, kind="stable")] = np.arange(len(row_lengths))
+        sizes = np.cumsum(np.bincount(row_lengths, minlength=1)[::-1])[::-1][1:]  # rows longer than 0, 1, …
         offsets = np.concatenate([[0], np.cumsum(sizes)])
-        moment = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
-        words = np.empty(len(moment), np.int64)
-        words[offsets[moment] + np.repeat(ranks, size)] = np.arange(len(moment))
-        return cls(torch.from_numpy(words).to(device), tuple(sizes.tolist()), offsets, ranks, size)
+        time_step = np.arange(row_lengths.sum()) - np.repeat(np.cumsum(row_lengths) - row_lengths, row_lengths)
+        words = np.empty(len(time_step), np.int64)
+        words[offsets[time_step] + np.repeat(ranks, row_lengths)] = np.arange(len(time_step))
+        return cls(torch.from_numpy(words).to(device), tuple(sizes.tolist()), offsets, ranks, row_lengths)
 
     @property
-    def rows(self) -> int:
+    def num_rows(self) -> int:
         """Number of non-empty sequences."""
         return self.sizes[0] if self.sizes else 0
 
@@ -116,23 +125,23 @@ class _CRFTimeOrder:
         return list(zip(self.offsets[1:-1].tolist(), self.sizes[1:], strict=True))
 
     def previous_words(self, device: torch.device) -> Tensor:
-        """(N - rows,) place of the previous word, for all words that are not first."""
-        back = np.repeat(np.array(self.sizes[:-1], np.int64), np.array(self.sizes[1:], np.int64))
-        return torch.from_numpy(self.rows + np.arange(len(back)) - back).to(device)
+        """(N - num_rows,) packed position of the previous word, for all words that are not first."""
+        distances = np.repeat(np.array(self.sizes[:-1], np.int64), np.array(self.sizes[1:], np.int64))
+        return torch.from_numpy(self.num_rows + np.arange(len(distances)) - distances).to(device)
 
     def last_words(self, device: torch.device) -> Tensor:
-        """(rows,) place of each sequence's last word, the longest sequence first."""
-        lengths = np.sort(self.lengths)[::-1][: self.rows]
-        return torch.from_numpy(self.offsets[lengths - 1] + np.arange(self.rows)).to(device)
+        """(num_rows,) packed position of each sequence's last word, the longest sequence first."""
+        lengths = np.sort(self.lengths)[::-1][: self.num_rows]
+        return torch.from_numpy(self.offsets[lengths - 1] + np.arange(self.num_rows)).to(device)
 
-    def backtrace(self, last: np.ndarray, backpointers: np.ndarray) -> list[np.ndarray]:
-        """Follow the backpointers from the `last` labels; labels of each sequence in the original order."""
-        current, labels = last.copy(), np.empty(len(backpointers), np.int64)
+    def backtrace(self, last_labels: np.ndarray, backpointers: np.ndarray) -> list[np.ndarray]:
+        """Follow the backpointers from the `last_labels`; labels of each sequence in the original order."""
+        current, labels = last_labels.copy(), np.empty(len(backpointers), np.int64)
         words = self.words.cpu().numpy()
-        for start, rows in reversed(self.later_steps()):
-            labels[words[start : start + rows]] = current[:rows]
-            current[:rows] = backpointers[np.arange(start, start + rows), current[:rows]]
-        labels[words[: self.rows]] = current
+        for start, num_rows in reversed(self.later_steps()):
+            labels[words[start : start + num_rows]] = current[:num_rows]
+            current[:num_rows] = backpointers[np.arange(start, start + num_rows), current[:num_rows]]
+        labels[words[: self.num_rows]] = current
         return np.split(labels, np.cumsum(self.lengths)[:-1]) if len(self.lengths) else []
 
 
@@ -144,57 +153,63 @@ class _CRFLossFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, emissions: Tensor, moves: Tensor, start: Tensor, end: Tensor, tags: Tensor, order: _CRFTimeOrder
+        ctx: Any, emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, tags: Tensor, order: _CRFTimeOrder
     ):
-        previous, lasts = order.previous_words(tags.device), order.last_words(tags.device)
-        alpha, levels = _forward_scores(emissions, moves, start, order)
+        previous, last_words = order.previous_words(tags.device), order.last_words(tags.device)
+        alpha, maxima = _forward_scores(emissions, transitions, start, order)
         path_scores = emissions.gather(1, tags[:, None]).squeeze(1)
-        path_scores = path_scores + torch.cat([start[tags[: order.rows]], moves[tags[previous], tags[order.rows :]]])
-        ctx.save_for_backward(emissions, moves, end, tags, alpha, previous, lasts)
+        path_scores = path_scores + torch.cat(
+            [start[tags[: order.num_rows]], transitions[tags[previous], tags[order.num_rows :]]]
+        )
+        ctx.save_for_backward(emissions, transitions, end, tags, alpha, previous, last_words)
         ctx.order = order
         # Summed word by word, so that no difference of two large sums is taken.
-        return (levels - path_scores).sum() + ((alpha[lasts] + end).logsumexp(1) - end[tags[lasts]]).sum()
+        return (maxima - path_scores).sum() + ((alpha[last_words] + end).logsumexp(1) - end[tags[last_words]]).sum()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        emissions, moves, end, tags, alpha, previous, lasts = ctx.saved_tensors
+        emissions, transitions, end, tags, alpha, previous, last_words = ctx.saved_tensors
         order: _CRFTimeOrder = ctx.order
-        beta = _backward_scores(emissions, moves, end, order)
+        beta = _backward_scores(emissions, transitions, end, order)
         difference = (alpha + beta).softmax(1)
         difference[torch.arange(len(tags), device=tags.device), tags] -= 1
-        transition_grad = _expected_transitions(alpha[previous], moves, (emissions + beta)[order.rows :])
-        grad = torch.ones(len(previous), dtype=moves.dtype, device=moves.device)
-        transition_grad.index_put_((tags[previous], tags[order.rows :]), -grad, accumulate=True)
-        grads = (difference, transition_grad, difference[: order.rows].sum(0), difference[lasts].sum(0))
+        transition_grad = _expected_transitions(alpha[previous], transitions, (emissions + beta)[order.num_rows :])
+        grad = torch.ones(len(previous), dtype=transitions.dtype, device=transitions.device)
+        transition_grad.index_put_((tags[previous], tags[order.num_rows :]), -grad, accumulate=True)
+        grads = (difference, transition_grad, difference[: order.num_rows].sum(0), difference[last_words].sum(0))
         return (*(gradients[0] * grad for grad in grads), None, None)
 
 
-def _forward_scores(emissions: Tensor, moves: Tensor, start: Tensor, order: _CRFTimeOrder) -> tuple[Tensor, Tensor]:
+def _forward_scores(
+    emissions: Tensor, transitions: Tensor, start: Tensor, order: _CRFTimeOrder
+) -> tuple[Tensor, Tensor]:
     """(N, K) log weight of all prefixes that end in each label, minus (N,) the maximum of the word.
 
     Maxima are subtracted at each step: over a long sequence their sum would swallow the digits.
     """
-    alpha, levels, weights = torch.empty_like(emissions), torch.empty_like(emissions[:, 0]), moves.exp()
-    score = emissions[: order.rows] + start
-    for at, rows in [(0, order.rows), *order.later_steps()]:
-        if at:
-            score = _apply_transitions(score[:rows], weights) + emissions[at : at + rows]
-        level = score.amax(1)
-        score = score - level[:, None]
-        alpha[at : at + rows], levels[at : at + rows] = score, level
-    return alpha, levels
+    alpha, maxima, weights = torch.empty_like(emissions), torch.empty_like(emissions[:, 0]), transitions.exp()
+    score = emissions[: order.num_rows] + start
+    for offset, num_rows in [(0, order.num_rows), *order.later_steps()]:
+        if offset:
+            score = _apply_transitions(score[:num_rows], weights) + emissions[offset : offset + num_rows]
+        maximum = score.amax(1)
+        score = score - maximum[:, None]
+        alpha[offset : offset + num_rows], maxima[offset : offset + num_rows] = score, maximum
+    return alpha, maxima
 
 
-def _backward_scores(emissions: Tensor, moves: Tensor, end: Tensor, order: _CRFTimeOrder) -> Tensor:
+def _backward_scores(emissions: Tensor, transitions: Tensor, end: Tensor, order: _CRFTimeOrder) -> Tensor:
     """(N, K) log weight of all suffixes after each label, up to a constant per word."""
-    beta, weights = torch.empty_like(emissions), moves.exp().t()
+    beta, weights = torch.empty_like(emissions), transitions.exp().t()
     beta[order.last_words(emissions.device)] = end
-    for (start, rows), (earlier, _) in reversed(
-        [*zip(order.later_steps(), [(0, order.rows), *order.later_steps()], strict=False)]
+    for (start, num_rows), (previous_start, _) in reversed(
+        [*zip(order.later_steps(), [(0, order.num_rows), *order.later_steps()], strict=False)]
     ):
-        score = emissions[start : start + rows] + beta[start : start + rows]
-        beta[earlier : earlier + rows] = _apply_transitions(score - score.amax(1, keepdim=True), weights)
+        score = emissions[start : start + num_rows] + beta[start : start + num_rows]
+        beta[previous_start : previous_start + num_rows] = _apply_transitions(
+            score - score.amax(1, keepdim=True), weights
+        )
     return beta
 
 
@@ -203,10 +218,10 @@ def _apply_transitions(scores: Tensor, weights: Tensor) -> Tensor:
     return scores.exp().mm(weights).clamp_(min=_min_weight(scores)).log_()
 
 
-def _expected_transitions(left: Tensor, moves: Tensor, right: Tensor) -> Tensor:
+def _expected_transitions(scores_before: Tensor, transitions: Tensor, scores_after: Tensor) -> Tensor:
     """(K, K) expected number of transitions, given the scores before and after each of them."""
-    before, after = ((scores - scores.amax(1, keepdim=True)).exp() for scores in (left, right))
-    weights = moves.exp()
+    before, after = ((scores - scores.amax(1, keepdim=True)).exp() for scores in (scores_before, scores_after))
+    weights = transitions.exp()
     total = ((before @ weights) * after).sum(1, keepdim=True)
     return weights * ((before / total.clamp_(min=_min_weight(total))).t() @ after)
 

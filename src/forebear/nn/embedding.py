@@ -36,22 +36,26 @@ class SinusoidalPositions(nn.Module):
         return self
 
 
-def make_position_table(placing: PositionKind, positions: int, width: int) -> nn.Embedding | SinusoidalPositions:
+def make_position_table(placing: PositionKind, num_positions: int, width: int) -> nn.Embedding | SinusoidalPositions:
     """A module whose `weight` holds (positions, width) vectors; zeros for "none"."""
     if placing == "learned":
-        return deferred_embedding(positions, width)
+        return deferred_embedding(num_positions, width)
     return SinusoidalPositions(
-        sinusoid_table(positions, width) if placing == "sinusoid" else torch.zeros(positions, width, device="cpu")
+        sinusoid_table(num_positions, width)
+        if placing == "sinusoid"
+        else torch.zeros(num_positions, width, device="cpu")
     )
 
 
-def sinusoid_table(positions: int, width: int) -> Tensor:
+def sinusoid_table(num_positions: int, width: int) -> Tensor:
     """The Transformer's sinusoidal positions: sin(p / 10000^(i/D)) in even dimensions i, the cosine in the next.
 
     A shift by a fixed distance rotates each pair of dimensions by a fixed angle, so it is a linear map.
     """
-    even = torch.arange(0, width, 2, dtype=torch.float64, device="cpu")
-    angles = torch.arange(positions, dtype=torch.float64, device="cpu")[:, None] / MAX_PERIOD ** (even / width)
+    even_dimensions = torch.arange(0, width, 2, dtype=torch.float64, device="cpu")
+    angles = torch.arange(num_positions, dtype=torch.float64, device="cpu")[:, None] / MAX_PERIOD ** (
+        even_dimensions / width
+    )
     return torch.stack((angles.sin(), angles.cos()), 2).flatten(1)[:, :width].float()
 
 
@@ -59,36 +63,36 @@ class InputEmbedding(TokenVectors):
     """Token, position and segment embeddings, optionally followed by LayerNorm (BERT).
 
     placing   "learned", "sinusoid" (the Transformer paper), or "none": bidirectional encoders then ignore word order
-    segments  number of segment ids; a text without segment ids is all segment 0
+    num_segments  number of segment ids; a text without segment ids is all segment 0
     scale     factor of the token vectors: √width in the Transformer, beside sinusoids of amplitude 1
     """
 
     def __init__(
         self,
-        vocabulary: int,
+        vocab_size: int,
         width: int,
         *,
         positions: int,
         placing: PositionKind = "learned",
-        segments: int = 0,
+        num_segments: int = 0,
         norm: bool = False,
         dropout: float = 0.0,
         epsilon: float = 1e-5,
         scale: float = 1.0,
     ) -> None:
         super().__init__()
-        self.vocabulary, self.width, self.positions, self.scale = vocabulary, width, positions, scale
+        self.vocab_size, self.width, self.positions, self.scale = vocab_size, width, positions, scale
         self.placing, self.dropout = placing, nn.Dropout(dropout)
-        self.token = deferred_embedding(vocabulary, width)
+        self.token = deferred_embedding(vocab_size, width)
         self.position = make_position_table(placing, positions, width)
-        self.segment = deferred_embedding(segments, width) if segments else None
+        self.segment = deferred_embedding(num_segments, width) if num_segments else None
         self.norm = deferred_layer_norm(width, epsilon) if norm else None
 
     def forward(self, tokens: Tensor, lengths: tuple[int, ...], segments: Tensor | None = None) -> Tensor:
-        longest = max(lengths)
-        if longest > self.positions:
+        max_row_length = max(lengths)
+        if max_row_length > self.positions:
             raise InputError(
-                f"a row of {longest} tokens is longer than the context of {self.positions}",
+                f"a row of {max_row_length} tokens is longer than the context of {self.positions}",
                 hint="cut the text into shorter rows, or train with a larger --context",
             )
         x = self.token(tokens)
@@ -103,10 +107,12 @@ class InputEmbedding(TokenVectors):
         """Positions restart at each sequence."""
         if self.placing == "none":
             return x
-        first = lengths[0]
+        first_length = lengths[0]
         weight = self.position.weight.to(x.device)  # sinusoids stay real when the model is on the meta device
-        if all(length == first for length in lengths):  # the gradient of a broadcast sum is cheaper than a scatter
-            return (x.view(len(lengths), first, -1) + weight[:first]).view(x.shape)
+        if all(
+            length == first_length for length in lengths
+        ):  # the gradient of a broadcast sum is cheaper than a scatter
+            return (x.view(len(lengths), first_length, -1) + weight[:first_length]).view(x.shape)
         return x + embedding_lookup(weight, position_ids(lengths, x.device))
 
 

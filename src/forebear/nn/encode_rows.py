@@ -32,20 +32,20 @@ MAX_COPIED_BYTES = 4 << 30  # bytes of weights, which packing duplicates
 IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {"gelu": torch.ops.aten.gelu_, "relu": torch.relu_}
 
 
-def pack_for_batch(model: Model, tokens: int) -> Model:
+def pack_for_batch(model: Model, num_tokens: int) -> Model:
     """The model with packed weights if that pays off for this many tokens; it must not be trained meanwhile."""
     encoder = model.encoder
     if (
-        tokens < MIN_PACKED_TOKENS
+        num_tokens < MIN_PACKED_TOKENS
         or not isinstance(encoder, Transformer)
         or not can_pack(encoder.embedding.token.weight)
     ):
         return model
-    compiled = any("feedforward" in vars(block) for block in encoder.blocks)  # see compile_blocks
-    size = sum(value.numel() * value.element_size() for value in encoder.blocks.parameters())
+    is_compiled = any("feedforward" in vars(block) for block in encoder.blocks)  # see compile_blocks
+    num_bytes = sum(value.numel() * value.element_size() for value in encoder.blocks.parameters())
     return (
         model
-        if compiled or size > MAX_COPIED_BYTES
+        if is_compiled or num_bytes > MAX_COPIED_BYTES
         else Model(PackedEncoder(encoder), dict(model.heads.items())).eval()
     )
 
@@ -63,7 +63,7 @@ class PackedEncoderBlock:
     def __call__(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
         """(T, D) → (T, D), as `TransformerBlock.forward` in evaluation mode."""
         block = self.block
-        if block.norm_place == "pre":
+        if block.norm_position == "pre":
             x = self._attention_output(block.attention_norm(x), lengths).add_(x)
             return self._feed_forward_output(block.feedforward_norm(x)).add_(x)
         x = block.attention_norm(self._attention_output(x, lengths).add_(x))
@@ -101,12 +101,12 @@ class PackedEncoder(Encoder):
         positions = positions if self.sees == "all" else None
         x = encoder.embedding(tokens, rows, segments)
         layers = [x if encoder.project is None else encoder.project(x)]
-        for number in range(self.depth):
-            packed = self._packed_blocks[number % len(self._packed_blocks)]
-            partial = (
-                positions is not None and number == self.depth - 1
+        for index in range(self.depth):
+            packed = self._packed_blocks[index % len(self._packed_blocks)]
+            is_partial = (
+                positions is not None and index == self.depth - 1
             )  # few tokens: the unpacked block handles positions
-            layers.append(packed.block(layers[-1], rows, positions) if partial else packed(layers[-1], rows))
+            layers.append(packed.block(layers[-1], rows, positions) if is_partial else packed(layers[-1], rows))
         if encoder.final_norm is not None:
             layers[-1] = encoder.final_norm(layers[-1])
         return States(layers, rows, positions)
@@ -122,7 +122,7 @@ def _pack_block(block: TransformerBlock) -> PackedEncoderBlock:
 
 
 BATCH_TOKENS = (
-    2048  # tokens in one batch: enough for the processor, and what lies between two layers stays in its cache
+    2048  # tokens in one batch: enough for the processor, and the activations between layers stay in its cache
 )
 
 
@@ -185,9 +185,9 @@ def token_vectors(model: Model, rows: Sequence[np.ndarray], mixture: Mapping[int
     """(n, D) for each sequence: Σ weight · layer over the `mixture`; layer 0 is the embedding, -1 the last."""
     vectors: list[np.ndarray] = [np.empty(0)] * len(rows)
     for batch, states in _mixed_batches(model, rows, mixture):
-        rows_states = states.float().cpu().split([len(rows[number]) for number in batch])
-        for number, part in zip(batch, rows_states, strict=True):
-            vectors[number] = part.numpy()
+        rows_states = states.float().cpu().split([len(rows[index]) for index in batch])
+        for index, row_vectors in zip(batch, rows_states, strict=True):
+            vectors[index] = row_vectors.numpy()
     return vectors
 
 
@@ -197,7 +197,7 @@ def pooled_vectors(
     """(sequences, D): one pooled vector each; token vectors are not stored."""
     vectors: np.ndarray | None = None
     for batch, states in _mixed_batches(model, rows, mixture):
-        lengths = torch.tensor([len(rows[number]) for number in batch], device=states.device)
+        lengths = torch.tensor([len(rows[index]) for index in batch], device=states.device)
         with inference_mode():
             pooled = pool_rows(states, lengths, pooling).float().cpu().numpy()
         vectors = np.empty((len(rows), pooled.shape[1]), np.float32) if vectors is None else vectors
@@ -209,8 +209,8 @@ def pool_rows(x: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
     """(T, D) → (B, D)."""
     if pooling in ("mean", "max"):
         return torch.segment_reduce(x, pooling, lengths=lengths, axis=0)
-    ends = lengths.cumsum(0)
-    return x[ends - lengths if pooling == "first" else ends - 1]
+    row_ends = lengths.cumsum(0)
+    return x[row_ends - lengths if pooling == "first" else row_ends - 1]
 
 
 def _mixed_batches(
@@ -220,7 +220,9 @@ def _mixed_batches(
     model = pack_for_batch(model.eval(), sum(map(len, rows)))
     for batch in length_batches([len(row) for row in rows]):
         with inference_mode():  # not around the yield: the caller would inherit the mode
-            layers = encode_rows(model, [rows[number] for number in batch]).layers
-            mixed = sum(layers[layer] if weight == 1 else layers[layer] * weight for layer, weight in mixture.items())
-        assert isinstance(mixed, Tensor)
-        yield batch, mixed
+            layers = encode_rows(model, [rows[index] for index in batch]).layers
+            weighted_sum = sum(
+                layers[layer] if weight == 1 else layers[layer] * weight for layer, weight in mixture.items()
+            )
+        assert isinstance(weighted_sum, Tensor)
+        yield batch, weighted_sum

@@ -51,17 +51,17 @@ class States:
     def last(self) -> Tensor:
         return self.layers[-1]
 
-    def last_at(self, numbers: Tensor) -> Tensor:
+    def last_at(self, token_indices: Tensor) -> Tensor:
         """(n, D) last-layer vectors of these tokens."""
-        return self.last[numbers if self.positions is None else torch.searchsorted(self.positions, numbers)]
+        return self.last[token_indices if self.positions is None else torch.searchsorted(self.positions, token_indices)]
 
 
 class TokenVectors(nn.Module):
     """Interface of embeddings: a vector for each token."""
 
-    vocabulary: int
+    vocab_size: int
     width: int
-    spelling: CharIds | None = None  # character ids, if vectors are computed from characters
+    char_ids: CharIds | None = None  # character ids, if vectors are computed from characters
     placing: str = "none"  # position encoding, see `InputEmbedding`
 
 
@@ -79,8 +79,8 @@ class Encoder(nn.Module):
     sees: str
     max_length: int | None
     embedding: TokenVectors | None  # no default: a class attribute would hide the registered module
-    borders: tuple[int, int] | None = None  # start and end tokens of a text, if the encoder needs them
-    carried: BPTTState | None = None  # state carried from one training step to the next
+    boundary_ids: tuple[int, int] | None = None  # start and end tokens of a text, if the encoder needs them
+    bptt_state: BPTTState | None = None  # state carried from one training step to the next
     has_attention: bool = False  # whether `attention_maps` is available
     has_decoder: bool = False  # whether its states are the decoder's
 
@@ -93,17 +93,17 @@ class Encoder(nn.Module):
         """Numbers stored per sequence of this length during decoding; None: only the keys and values of attention."""
         return None
 
-    def attention_maps(self, *given: Any, **named: Any) -> Any:
+    def attention_maps(self, *args: Any, **kwargs: Any) -> Any:
         """Attention weights, if the encoder `has_attention`."""
         raise NotImplementedError
 
-    def lower_parameters(self, layers: int) -> Iterator[nn.Parameter]:
-        """Parameters of the embedding and the first `layers` layers."""
+    def lower_parameters(self, num_layers: int) -> Iterator[nn.Parameter]:
+        """Parameters of the embedding and the first `num_layers` layers."""
         raise NotImplementedError
 
 
 class EncoderDecoderBase(Encoder):
-    """An encoder of the source (`reader`) and a decoder of the target (`writer`).
+    """An encoder of the source and a decoder of the target, stored as `reader` and `writer`.
 
     The states are the decoder's, for the same heads as other encoders.
     """
@@ -114,9 +114,9 @@ class EncoderDecoderBase(Encoder):
     reader: Any
     writer: Any
 
-    def __init__(self, reader: nn.Module, writer: nn.Module) -> None:
+    def __init__(self, encoder: nn.Module, decoder: nn.Module) -> None:
         super().__init__()
-        self.reader, self.writer = reader, writer
+        self.reader, self.writer = encoder, decoder
 
     @property
     def width(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -154,67 +154,68 @@ class BPTTState:
     """
 
     def __init__(self) -> None:
-        self._held: list[list[Tensor]] = []  # per layer, the parts of its state: (streams, ·)
-        self._left: list[list[Tensor]] = []
+        self._states: list[list[Tensor]] = []  # per layer, the parts of its state: (streams, ·)
+        self._staged: list[list[Tensor]] = []
 
     def states_for(self, streams: Tensor, fresh: Tensor, zeros: Sequence[State]) -> list[State]:
         """Initial states of these streams: zeros where a stream is fresh or unseen."""
-        if not self._held:
+        if not self._states:
             return list(zeros)
         is_continued = (~fresh.bool())[:, None]
         return [
             tuple(torch.where(is_continued, tensors[streams], zero) for tensors, zero in zip(parts, layer, strict=True))
-            for parts, layer in zip(self._held, zeros, strict=True)
+            for parts, layer in zip(self._states, zeros, strict=True)
         ]
 
     def stage(self, streams: Tensor, states: Sequence[State]) -> None:
         """Stage the final states of these streams."""
         num_streams = int(streams.max()) + 1
-        if not self._left:
-            self._left = [[part.new_zeros(0, part.shape[1]) for part in layer] for layer in states]
-        for tensors, layer in zip(self._left, states, strict=True):
-            for number, part in enumerate(layer):
-                if len(tensors[number]) < num_streams:
-                    padding = part.new_zeros(num_streams - len(tensors[number]), part.shape[1])
-                    tensors[number] = torch.cat((tensors[number], padding))
-                tensors[number][streams] = part.detach()
+        if not self._staged:
+            self._staged = [[part.new_zeros(0, part.shape[1]) for part in layer] for layer in states]
+        for tensors, layer in zip(self._staged, states, strict=True):
+            for index, part in enumerate(layer):
+                if len(tensors[index]) < num_streams:
+                    padding = part.new_zeros(num_streams - len(tensors[index]), part.shape[1])
+                    tensors[index] = torch.cat((tensors[index], padding))
+                tensors[index][streams] = part.detach()
 
     def commit(self) -> None:
         """Make the staged states the initial states of the next step."""
-        if self._left:
-            self._held, self._left = self._left, []
+        if self._staged:
+            self._states, self._staged = self._staged, []
 
     def clear(self) -> None:
-        self._held, self._left = [], []
+        self._states, self._staged = [], []
 
     def state_tensors(self) -> dict[str, Tensor]:
         """All states by name, for checkpoints."""
         return {
-            f"{layer}.{number}": part for layer, parts in enumerate(self._held) for number, part in enumerate(parts)
+            f"{layer}.{index}": part for layer, parts in enumerate(self._states) for index, part in enumerate(parts)
         }
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         self.clear()
         for name in sorted(tensors, key=lambda name: tuple(map(int, name.split(".")))):
             layer = int(name.split(".")[0])
-            self._held += [[] for _ in range(layer + 1 - len(self._held))]
-            self._held[layer].append(tensors[name].clone())
+            self._states += [[] for _ in range(layer + 1 - len(self._states))]
+            self._states[layer].append(tensors[name].clone())
 
 
 # --- Scalar mix of layers (ELMo, Peters et al. 2018): γ Σ softmax(s)_j · layer_j ---
 
 
 class ScalarMix(nn.Module):
-    """Learned weighted sum of the layers from `first` to `depth`; both parameters start at zero, which is the plain
-    mean.
+    """Learned weighted sum of the layers from `first_layer` to `depth`.
 
-    `normed`: each layer is first normalized per token to mean 0 and variance 1, so that weights are comparable.
+    Both parameters start at zero, which is the plain mean.
+
+    `normalize`: each layer is first normalized per token to mean 0 and variance 1, so that weights are comparable.
     """
 
-    def __init__(self, depth: int, *, normed: bool = False, first: int = 0) -> None:
+    def __init__(self, depth: int, *, normalize: bool = False, first_layer: int = 0) -> None:
         super().__init__()
-        self.normed, self.first = normed, first
-        self.layer_bias = nn.Parameter(torch.empty(depth + 1 - first, device="meta"))  # s
+        self.normalize, self.first_layer = normalize, first_layer
+        self.layer_bias = nn.Parameter(torch.empty(depth + 1 - first_layer, device="meta"))  # s
         self.gain_bias = nn.Parameter(torch.empty(1, device="meta"))  # γ - 1
 
     @property
@@ -222,9 +223,11 @@ class ScalarMix(nn.Module):
         """Layer weights, lowest layer first; they sum to 1."""
         return torch.softmax(self.layer_bias, 0)
 
-    def forward(self, states: States, numbers: Tensor) -> Tensor:
+    def forward(self, states: States, token_indices: Tensor) -> Tensor:
         """(n, D) for these tokens."""
-        layers = [layer[numbers] for layer in states.layers[self.first : -1]] + [states.last_at(numbers)]
-        layers = [functional.layer_norm(layer, layer.shape[1:]) for layer in layers] if self.normed else layers
+        layers = [layer[token_indices] for layer in states.layers[self.first_layer : -1]] + [
+            states.last_at(token_indices)
+        ]
+        layers = [functional.layer_norm(layer, layer.shape[1:]) for layer in layers] if self.normalize else layers
         mixed = torch.einsum("l,lnd->nd", self.weights, torch.stack(layers))
         return (1 + self.gain_bias) * mixed

@@ -36,8 +36,8 @@ class LMHead(TokenHead, Initializable):
         bias: Add a bias per token.
         transform: Activation of a dense layer with LayerNorm before the output, as in BERT.
         smoothing: Label smoothing in training, as in the Transformer.
-        sampled: Number of classes of the sampled softmax in training; 0 is the full softmax.
-        falling: Ids are sorted by descending frequency: biases start at the log of Zipf's law.
+        num_samples: Number of classes of the sampled softmax in training; 0 is the full softmax.
+        sorted_by_frequency: Ids are sorted by descending frequency: biases start at the log of Zipf's law.
     """
 
     def __init__(
@@ -49,22 +49,22 @@ class LMHead(TokenHead, Initializable):
         transform: str | None = None,
         epsilon: float = 1e-5,
         smoothing: float = 0.0,
-        sampled: int = 0,
-        falling: bool = False,
+        num_samples: int = 0,
+        sorted_by_frequency: bool = False,
     ) -> None:
         super().__init__()
-        self.smoothing, self.draws = smoothing, sampled if sampled < embedding.vocabulary else 0
+        self.smoothing, self.num_samples = smoothing, num_samples if num_samples < embedding.vocab_size else 0
         self._shared_embedding = (embedding,)  # in a tuple, so that its weight is not registered twice
-        self.bias = nn.Parameter(torch.empty(embedding.vocabulary, device="meta")) if bias else None
-        if falling:
-            set_initial_values(self, bias=zipf_probabilities(embedding.vocabulary).log())
+        self.bias = nn.Parameter(torch.empty(embedding.vocab_size, device="meta")) if bias else None
+        if sorted_by_frequency:
+            set_initial_values(self, bias=zipf_probabilities(embedding.vocab_size).log())
         self.activation = transform
         self.transform = deferred_linear(width or embedding.width, embedding.width) if transform else None
         self.transform_norm = deferred_layer_norm(embedding.width, epsilon) if transform else None
 
     @property
     def vocab_size(self) -> int:
-        return self._shared_embedding[0].vocabulary
+        return self._shared_embedding[0].vocab_size
 
     @property
     def embedding(self) -> DeferredEmbedding:
@@ -94,8 +94,10 @@ class LMHead(TokenHead, Initializable):
         x = states.last if len(positions) == len(states.last) == len(target) else states.last_at(positions)
         if type(self.embedding) is not DeferredEmbedding:
             return -self.log_probs(x, target[positions]).sum()
-        if self.draws and self.training:
-            return sampled_softmax_loss(self.transform_states(x), self.weight, self.bias, target[positions], self.draws)
+        if self.num_samples and self.training:
+            return sampled_softmax_loss(
+                self.transform_states(x), self.weight, self.bias, target[positions], self.num_samples
+            )
         smoothing = self.smoothing if self.training else 0.0
         return summed_cross_entropy(self.transform_states(x), self.weight, self.bias, target[positions], smoothing)
 
@@ -108,12 +110,12 @@ class LMHead(TokenHead, Initializable):
 class PoolerHead(nn.Module):
     """Classifies a sequence from its first token ([CLS]) through a tanh layer: BERT's "pooler"."""
 
-    def __init__(self, width: int, answers: int) -> None:
+    def __init__(self, width: int, num_classes: int) -> None:
         super().__init__()
-        self.pool, self.choose = deferred_linear(width, width), deferred_linear(width, answers)
+        self.pool, self.choose = deferred_linear(width, width), deferred_linear(width, num_classes)
 
     def forward(self, states: States) -> Tensor:
-        """(B, answers) logits."""
+        """(B, num_classes) logits."""
         return self.choose(torch.tanh(self.pool(states.last_at(first_token_ids(states.lengths, states.last.device)))))
 
     def loss(self, states: States, target: Tensor) -> Tensor:
@@ -136,7 +138,7 @@ def first_token_ids(lengths: Sequence[int], device: torch.device) -> Tensor:
 # --- Task heads ---
 
 
-Kind = Literal["one", "several", "number"]
+LabelType = Literal["one", "several", "number"]
 
 
 class _TaskHead(nn.Module):
@@ -146,9 +148,9 @@ class _TaskHead(nn.Module):
         super().__init__()
         self.mixture, self.dropout = mixture, nn.Dropout(dropout)
 
-    def vectors_at(self, states: States, numbers: Tensor) -> Tensor:
+    def vectors_at(self, states: States, token_indices: Tensor) -> Tensor:
         """(n, D) vectors of these tokens."""
-        return states.last_at(numbers) if self.mixture is None else self.mixture(states, numbers)
+        return states.last_at(token_indices) if self.mixture is None else self.mixture(states, token_indices)
 
     def all_vectors(self, states: States) -> Tensor:
         """(T, D) vectors of all tokens."""
@@ -169,79 +171,81 @@ class PooledHead(_TaskHead):
     def __init__(
         self,
         width: int,
-        answers: int,
-        read: str,
+        num_classes: int,
+        pooling: str,
         *,
         dense: bool,
         mixture: ScalarMix | None = None,
         dropout: float = 0.0,
     ) -> None:
         super().__init__(mixture, dropout)
-        self.read = read
+        self.pooling = pooling
         self.pool = deferred_linear(width, width) if dense else None
-        self.choose = deferred_linear(width, answers, bias=read != "last")  # GPT's paper has softmax(hW) without a bias
+        self.choose = deferred_linear(
+            width, num_classes, bias=pooling != "last"
+        )  # GPT's paper has softmax(hW) without a bias
 
     def pool_rows(self, states: States) -> Tensor:
         """(B, D)."""
-        if self.read in ("first", "last"):
+        if self.pooling in ("first", "last"):
             return self.vectors_at(states, self._pooled_positions(states.lengths))
         x, lengths = self.all_vectors(states), torch.tensor(states.lengths, device=states.last.device)
-        if self.read == "max":
+        if self.pooling == "max":
             pooled = torch.segment_reduce(x, "max", lengths=lengths, unsafe=True)
             return pooled.masked_fill((lengths == 0)[:, None], 0.0)
         return group_means(x, torch.arange(len(lengths), device=x.device).repeat_interleave(lengths), len(lengths))
 
     def logits(self, x: Tensor) -> Tensor:
-        """(n, D) → (n, answers)."""
+        """(n, D) → (n, num_classes)."""
         if self.pool is not None:
             x = torch.tanh(self.pool(x))
         return self.choose(self.dropout(x)).float()
 
     def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
-        return None if self.read in ("mean", "max") else self._pooled_positions(lengths)
+        return None if self.pooling in ("mean", "max") else self._pooled_positions(lengths)
 
     def _pooled_positions(self, lengths: tuple[int, ...]) -> Tensor:
         device = self.choose.weight.device
         first = first_token_ids(lengths, device)
-        return first if self.read == "first" else first + torch.tensor(lengths, device=device) - 1
+        return first if self.pooling == "first" else first + torch.tensor(lengths, device=device) - 1
 
 
 class LabelHead(PooledHead):
     """Single-label ("one") or multi-label ("several") classification, or regression ("number").
 
     An example has several sequences if two texts are encoded in both orders or a long text is split into windows; their
-    vectors are averaged. `weights` are class weights of the loss.
+    vectors are averaged. `class_weights` are for the loss.
     """
 
     def __init__(
         self,
         width: int,
-        answers: int,
-        read: str,
+        num_classes: int,
+        pooling: str,
         *,
-        kind: Kind = "one",
+        kind: LabelType = "one",
         dense: bool,
         mixture: ScalarMix | None = None,
         dropout: float = 0.0,
-        weights: tuple[float, ...] | None = None,
+        class_weights: tuple[float, ...] | None = None,
     ) -> None:
-        super().__init__(width, answers, read, dense=dense, mixture=mixture, dropout=dropout)
-        self.kind, self.weights = kind, weights
+        super().__init__(width, num_classes, pooling, dense=dense, mixture=mixture, dropout=dropout)
+        self.kind, self.class_weights = kind, class_weights
 
     def forward(self, states: States) -> Tensor:
-        """(examples, answers) logits, or values for regression."""
+        """(examples, num_classes) logits, or values for regression."""
         x = self.pool_rows(states)
         if states.groups is not None and len(states.groups):
             x = group_means(x, states.groups, int(states.groups[-1]) + 1)
         return self.logits(x)
 
     def loss(self, states: States, target: Tensor) -> Tensor:
-        """Loss summed over labeled examples; targets are (E,) label indices, (E, answers) 0 or 1, or (E,) values."""
+        """Loss summed over labeled examples; targets: (E,) label indices, (E, num_classes) 0 or 1, (E,) values."""
         logits = self(states)
         if self.kind == "number":
             is_supervised = ~torch.isnan(target)
             return functional.mse_loss(logits[is_supervised, 0], target[is_supervised], reduction="sum")
-        weight = None if self.weights is None else torch.tensor(self.weights, device=logits.device)
+        weight = None if self.class_weights is None else torch.tensor(self.class_weights, device=logits.device)
         if self.kind == "one":
             is_supervised = target >= 0
             return functional.cross_entropy(
@@ -258,9 +262,9 @@ class ChoiceHead(PooledHead):
     """Multiple choice: a score for each sequence, and a softmax over the sequences of an example."""
 
     def __init__(
-        self, width: int, read: str, *, dense: bool, mixture: ScalarMix | None = None, dropout: float = 0.0
+        self, width: int, pooling: str, *, dense: bool, mixture: ScalarMix | None = None, dropout: float = 0.0
     ) -> None:
-        super().__init__(width, 1, read, dense=dense, mixture=mixture, dropout=dropout)
+        super().__init__(width, 1, pooling, dense=dense, mixture=mixture, dropout=dropout)
 
     def forward(self, states: States) -> Tensor:
         """(B,) logits."""
@@ -270,9 +274,9 @@ class ChoiceHead(PooledHead):
         """Targets are (E,) indices of the right sequence within the example."""
         assert states.groups is not None
         sizes = torch.bincount(states.groups)
-        table = pad_scores(self(states), tuple(sizes.tolist()))
+        padded_scores = pad_scores(self(states), tuple(sizes.tolist()))
         is_supervised = target >= 0
-        return functional.cross_entropy(table[is_supervised], target[is_supervised], reduction="sum")
+        return functional.cross_entropy(padded_scores[is_supervised], target[is_supervised], reduction="sum")
 
 
 class TagHead(TokenHead, _TaskHead):
@@ -281,17 +285,17 @@ class TagHead(TokenHead, _TaskHead):
     def __init__(
         self,
         width: int,
-        tags: int,
+        num_tags: int,
         *,
         crf: CRFLayer | None = None,
         mixture: ScalarMix | None = None,
         dropout: float = 0.0,
     ) -> None:
         super().__init__(mixture, dropout)
-        self.choose, self.crf = deferred_linear(width, tags), crf
+        self.choose, self.crf = deferred_linear(width, num_tags), crf
 
     def forward(self, states: States) -> Tensor:
-        """(T, tags) logits."""
+        """(T, num_tags) logits."""
         return self.choose(self.all_vectors(states)).float()
 
     def loss(self, states: States, target: Tensor) -> Tensor:
@@ -300,8 +304,8 @@ class TagHead(TokenHead, _TaskHead):
         if self.crf is None:
             return functional.cross_entropy(logits, target[positions], reduction="sum")
         ends = torch.tensor(states.lengths, device=target.device).cumsum(0)
-        words = torch.bincount(torch.searchsorted(ends, positions, right=True), minlength=len(ends))
-        return self.crf.loss(logits, tuple(words.tolist()), target[positions])
+        word_counts = torch.bincount(torch.searchsorted(ends, positions, right=True), minlength=len(ends))
+        return self.crf.loss(logits, tuple(word_counts.tolist()), target[positions])
 
 
 class PointerHead(_TaskHead):
@@ -317,8 +321,8 @@ class PointerHead(_TaskHead):
 
     def loss(self, states: States, target: Tensor) -> Tensor:
         """Targets are (B,) positions within the sequence."""
-        table, is_supervised = pad_scores(self(states), states.lengths), target >= 0
-        return functional.cross_entropy(table[is_supervised], target[is_supervised], reduction="sum")
+        padded_scores, is_supervised = pad_scores(self(states), states.lengths), target >= 0
+        return functional.cross_entropy(padded_scores[is_supervised], target[is_supervised], reduction="sum")
 
 
 def pad_scores(scores: Tensor, lengths: tuple[int, ...]) -> Tensor:
@@ -329,7 +333,7 @@ def pad_scores(scores: Tensor, lengths: tuple[int, ...]) -> Tensor:
     return rows.masked_fill(is_padding, float("-inf"))
 
 
-def group_means(x: Tensor, groups: Tensor, count: int) -> Tensor:
+def group_means(x: Tensor, groups: Tensor, num_groups: int) -> Tensor:
     """(n, D) → (count, D): mean vector of each group."""
-    sums = x.new_zeros(count, x.shape[1]).index_add(0, groups, x)
-    return sums / torch.bincount(groups, minlength=count).clamp(min=1)[:, None]
+    sums = x.new_zeros(num_groups, x.shape[1]).index_add(0, groups, x)
+    return sums / torch.bincount(groups, minlength=num_groups).clamp(min=1)[:, None]

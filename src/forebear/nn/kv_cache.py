@@ -58,21 +58,25 @@ class IncrementalDecoder(PackedDecoder):
 
     def __init__(self, encoder: Transformer, head: LMHead) -> None:
         self.encoder, self.head = encoder, head
-        self.width, self.heads, self.depth = encoder.width, encoder.heads, encoder.depth
-        self.max_length, self.pre, self.epsilon = encoder.max_length, encoder.norm_place == "pre", encoder.epsilon
+        self.width, self.num_heads, self.depth = encoder.width, encoder.heads, encoder.depth
+        self.max_length, self.norm_first, self.epsilon = (
+            encoder.max_length,
+            encoder.norm_position == "pre",
+            encoder.epsilon,
+        )
         self.activation = ACTIVATIONS[encoder.activation]
-        first = encoder.blocks[0]
-        assert isinstance(first, TransformerBlock)
-        self.like = first.attention_norm.weight  # template for dtype and device; norms are never quantized
-        weights = sum(parameter.numel() * parameter.element_size() for parameter in encoder.parameters())
-        self._should_pack = weights <= MAX_COPIED_BYTES
+        first_block = encoder.blocks[0]
+        assert isinstance(first_block, TransformerBlock)
+        self.template = first_block.attention_norm.weight  # template for dtype and device; norms are never quantized
+        weight_bytes = sum(parameter.numel() * parameter.element_size() for parameter in encoder.parameters())
+        self._should_pack = weight_bytes <= MAX_COPIED_BYTES
 
     @in_inference_mode
     def pack_layers(self, pack: PackFn) -> tuple[list[PackedDecoderBlock], LinearFn]:
         """The blocks in order and the output projection."""
         pack = pack if self._should_pack else pack_none
         blocks = [_pack_block(block, pack) for block in self.encoder.blocks]
-        layers = [blocks[number % len(blocks)] for number in range(self.depth)]
+        layers = [blocks[index % len(blocks)] for index in range(self.depth)]
         return layers, packed_lm_head(self.head, pack)
 
     def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
@@ -90,13 +94,13 @@ class IncrementalDecoder(PackedDecoder):
 
     def feed_forward(self, x: Tensor, layer: PackedDecoderBlock) -> Tensor:
         """The feed-forward part of a block with its residual connection."""
-        normalized = self.layer_norm(x, layer.feedforward_norm) if self.pre else x
+        normalized = self.layer_norm(x, layer.feedforward_norm) if self.norm_first else x
         x = x + layer.contract(self.activation(layer.expand(normalized)))
-        return x if self.pre else self.layer_norm(x, layer.feedforward_norm)
+        return x if self.norm_first else self.layer_norm(x, layer.feedforward_norm)
 
-    def logits(self, x: Tensor, vocabulary: LinearFn) -> Tensor:
-        final = self.encoder.final_norm
-        return vocabulary(self.head.transform_states(x if final is None else final(x)))
+    def logits(self, x: Tensor, lm_head: LinearFn) -> Tensor:
+        final_norm = self.encoder.final_norm
+        return lm_head(self.head.transform_states(x if final_norm is None else final_norm(x)))
 
 
 def _pack_block(block: nn.Module, pack: PackFn) -> PackedDecoderBlock:
@@ -133,7 +137,7 @@ class SourceRows:
         self._device = device
         self.mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]  # True where a source has a token
         self._source_ids = np.arange(len(lengths))  # source of each sequence
-        self._count = len(lengths)
+        self._num_sources = len(lengths)
         self._assign_slots()
 
     def pad(self, x: Tensor) -> Tensor:
@@ -168,8 +172,8 @@ class SourceRows:
     def _assign_slots(self) -> Tensor | None:
         """Assign each sequence a slot within its source; returns the remaining sources, or None if all remain."""
         sources, self._source_ids = np.unique(self._source_ids, return_inverse=True)
-        remaining = None if len(sources) == self._count else torch.from_numpy(sources).to(self._device)
-        self._count = len(sources)
+        remaining = None if len(sources) == self._num_sources else torch.from_numpy(sources).to(self._device)
+        self._num_sources = len(sources)
         counts = np.bincount(self._source_ids)
         max_rows = int(counts.max())
         order = np.argsort(self._source_ids, kind="stable")
@@ -186,10 +190,10 @@ class EncoderMemory:
     """Keys and values of the sources for every decoder layer."""
 
     def __init__(
-        self, layers: Sequence[PackedDecoderBlock], states: Tensor, lengths: Sequence[int], heads: int
+        self, layers: Sequence[PackedDecoderBlock], states: Tensor, lengths: Sequence[int], num_heads: int
     ) -> None:
         """`states` (T, D) of all source tokens, and the lengths of the sources."""
-        self._heads, self._sources = heads, SourceRows(lengths, states.device)
+        self._heads, self._sources = num_heads, SourceRows(lengths, states.device)
         mask = self._sources.mask
         self._mask: Tensor | None = None  # None if all sources are equally long; else (S, 1, 1, m)
         if not mask.all():
@@ -198,7 +202,7 @@ class EncoderMemory:
         for layer in layers:
             assert layer.cross is not None
             padded = self._sources.pad(layer.cross.key_value(states))
-            key, value = padded.view(*mask.shape, 2, heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+            key, value = padded.view(*mask.shape, 2, num_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
             self._keys_values.append((key.contiguous(), value.contiguous()))
 
     def select(self, rows: np.ndarray) -> None:
@@ -212,12 +216,12 @@ class EncoderMemory:
         """Whether each sequence has the same source as the other."""
         return self._sources.same_source(rows, others)
 
-    def cross_attend(self, number: int, cross: PackedCrossAttention, x: Tensor) -> Tensor:
-        """(B, D) cross-attention output of layer `number`, for one token per sequence."""
+    def cross_attend(self, layer_index: int, cross: PackedCrossAttention, x: Tensor) -> Tensor:
+        """(B, D) cross-attention output of layer `layer_index`, for one token per sequence."""
         query = self._sources.gather(cross.query(x))
         queries = query.view(*query.shape[:2], self._heads, -1).transpose(1, 2)
-        mixed = functional.scaled_dot_product_attention(queries, *self._keys_values[number], self._mask)
-        return cross.output(self._sources.scatter(mixed.transpose(1, 2).flatten(2)))
+        context = functional.scaled_dot_product_attention(queries, *self._keys_values[layer_index], self._mask)
+        return cross.output(self._sources.scatter(context.transpose(1, 2).flatten(2)))
 
 
 # --- Texts longer than the context ---
@@ -240,9 +244,9 @@ def long_text_windows(length: int, context: int) -> Iterator[tuple[int, int, int
     """
     first = 1
     while first < length:
-        begin = context_start(first, context)
-        end = min(begin + context, length - 1)
-        yield begin, first, end
+        start = context_start(first, context)
+        end = min(start + context, length - 1)
+        yield start, first, end
         first = end + 1
 
 
@@ -259,23 +263,27 @@ class TransformerDecodingState:
     """
 
     def __init__(
-        self, decoder: IncrementalDecoder, rows: Sequence[np.ndarray], room: int, memory: EncoderMemory | None = None
+        self,
+        decoder: IncrementalDecoder,
+        rows: Sequence[np.ndarray],
+        max_new_tokens: int,
+        memory: EncoderMemory | None = None,
     ) -> None:
         self._decoder, self._memory = decoder, memory
         texts = [np.asarray(row)[context_start(len(row), decoder.max_length) :] for row in rows]
         self._lengths = np.array([len(text) for text in texts], np.int64)  # visible tokens of each sequence
         self._pending_ids: np.ndarray | None = None
-        self._end = int(self._lengths.max())  # next slot to be written
-        slots = min(self._end + room, _num_slots(decoder.max_length))
-        self._tokens = np.zeros((len(rows), slots), np.int64)  # token in each slot
+        self._end_slot = int(self._lengths.max())  # next slot to be written
+        num_slots = min(self._end_slot + max_new_tokens, _num_slots(decoder.max_length))
+        self._tokens = np.zeros((len(rows), num_slots), np.int64)  # token in each slot
         for row, text in enumerate(texts):
-            self._tokens[row, self._end - len(text) : self._end] = text
-        shape = (2, decoder.depth, len(rows), decoder.heads, slots, decoder.width // decoder.heads)
+            self._tokens[row, self._end_slot - len(text) : self._end_slot] = text
+        shape = (2, decoder.depth, len(rows), decoder.num_heads, num_slots, decoder.width // decoder.num_heads)
         with inference_mode():
-            self._cache = decoder.like.new_zeros(shape)  # keys and values, also of sequences to come
-            self._mask = decoder.like.new_zeros((len(rows), 1, 1, slots))
-            empty = decoder.like.new_zeros((len(rows), decoder.width))
-            self._x = self._encode_again(range(len(rows))) if self._end else empty
+            self._cache = decoder.template.new_zeros(shape)  # keys and values, also of sequences to come
+            self._mask = decoder.template.new_zeros((len(rows), 1, 1, num_slots))
+            empty = decoder.template.new_zeros((len(rows), decoder.width))
+            self._x = self._encode_again(range(len(rows))) if self._end_slot else empty
             self._update_positions()
 
     def next_logits(self) -> np.ndarray:
@@ -283,8 +291,8 @@ class TransformerDecodingState:
         with inference_mode():
             if self._pending_ids is not None:
                 self._x, self._pending_ids = self._step(self._pending_ids), None
-            _, vocabulary = self._decoder.packed_layers(len(self._lengths))
-            return self._decoder.logits(self._x, vocabulary).float().cpu().numpy()
+            _, lm_head = self._decoder.packed_layers(len(self._lengths))
+            return self._decoder.logits(self._x, lm_head).float().cpu().numpy()
 
     def append(self, ids: np.ndarray) -> None:
         if self._pending_ids is not None:  # two appends without next_logits between them
@@ -309,42 +317,46 @@ class TransformerDecodingState:
         if not len(ids):
             return self._x
         context = self._decoder.max_length
-        full = np.flatnonzero(self._lengths == context).tolist()
-        if full and self._memory is not None:
+        full_rows = np.flatnonzero(self._lengths == context).tolist()
+        if full_rows and self._memory is not None:
             raise InputError(f"a translation is longer than the context of {context} tokens", hint="ask for less")
-        if self._end == self._tokens.shape[1]:
+        if self._end_slot == self._tokens.shape[1]:
             self._grow_or_compact()
-        self._tokens[: len(ids), self._end] = ids
+        self._tokens[: len(ids), self._end_slot] = ids
         self._lengths += 1
-        self._end += 1
-        x = self._decode_step(torch.from_numpy(ids).to(self._cache.device)) if len(full) < len(ids) else self._x.clone()
+        self._end_slot += 1
+        x = (
+            self._decode_step(torch.from_numpy(ids).to(self._cache.device))
+            if len(full_rows) < len(ids)
+            else self._x.clone()
+        )
         self._positions += 1
-        if full:
-            self._lengths[full] -= context_start(context + 1, context)
-            x[full] = self._encode_again(full)
+        if full_rows:
+            self._lengths[full_rows] -= context_start(context + 1, context)
+            x[full_rows] = self._encode_again(full_rows)
             self._update_positions()
         return x
 
     def _decode_step(self, ids: Tensor) -> Tensor:
-        decoder, rows, heads = self._decoder, len(ids), self._decoder.heads
-        layers, _ = decoder.packed_layers(rows)
-        mask = self._mask[..., self._first : self._end] if self._masked else None
-        cached = self._cache[:, :, :rows, :, self._first : self._end]
-        (keys, values), new = (cache_half.unbind() for cache_half in cached), cached[..., -1:, :].unbind(1)
-        norm_first, normed, memory = decoder.pre, decoder.layer_norm, self._memory
+        decoder, num_rows, num_heads = self._decoder, len(ids), self._decoder.num_heads
+        layers, _ = decoder.packed_layers(num_rows)
+        mask = self._mask[..., self._first_slot : self._end_slot] if self._has_padding else None
+        cached = self._cache[:, :, :num_rows, :, self._first_slot : self._end_slot]
+        (keys, values), new_slots = (cache_half.unbind() for cache_half in cached), cached[..., -1:, :].unbind(1)
+        norm_first, layer_norm, memory = decoder.norm_first, decoder.layer_norm, self._memory
         attention = functional.scaled_dot_product_attention
         x = decoder.embed(ids, self._positions.clamp(max=decoder.max_length - 1))  # full ones are encoded again anyway
-        for number, layer in enumerate(layers):
-            normalized = normed(x, layer.attention_norm) if norm_first else x
-            parts = layer.query_key_value(normalized).view(rows, 3, heads, 1, -1).transpose(0, 1)
-            new[number].copy_(parts[1:])
-            mixed = attention(parts[0], keys[number], values[number], mask)
-            x = x + layer.output(mixed.reshape(rows, -1))
-            x = x if norm_first else normed(x, layer.attention_norm)
+        for index, layer in enumerate(layers):
+            normalized = layer_norm(x, layer.attention_norm) if norm_first else x
+            query_key_value = layer.query_key_value(normalized).view(num_rows, 3, num_heads, 1, -1).transpose(0, 1)
+            new_slots[index].copy_(query_key_value[1:])
+            context = attention(query_key_value[0], keys[index], values[index], mask)
+            x = x + layer.output(context.reshape(num_rows, -1))
+            x = x if norm_first else layer_norm(x, layer.attention_norm)
             if memory is not None and layer.cross is not None:
-                normalized = normed(x, layer.cross.norm) if norm_first else x
-                x = x + memory.cross_attend(number, layer.cross, normalized)
-                x = x if norm_first else normed(x, layer.cross.norm)
+                normalized = layer_norm(x, layer.cross.norm) if norm_first else x
+                x = x + memory.cross_attend(index, layer.cross, normalized)
+                x = x if norm_first else layer_norm(x, layer.cross.norm)
             x = decoder.feed_forward(x, layer)
         return x
 
@@ -352,72 +364,74 @@ class TransformerDecodingState:
         """Encode these sequences from scratch into the slots before `_end`; (len(rows), D) states of last tokens."""
         texts: dict[tuple[int, ...], list[int]] = {}  # several samples of one prompt are encoded once
         for position, row in enumerate(rows):
-            text = self._tokens[row, self._end - self._lengths[row] : self._end]
+            text = self._tokens[row, self._end_slot - self._lengths[row] : self._end_slot]
             texts.setdefault(tuple(text.tolist()), []).append(position)
-        last = self._cache.new_empty((len(rows), self._decoder.width))
+        last_states = self._cache.new_empty((len(rows), self._decoder.width))
         pending = list(texts)
         while pending:
-            group: list[tuple[int, ...]] = []
+            text_batch: list[tuple[int, ...]] = []
             size = 0
-            while pending and (not group or size + len(pending[0]) <= MAX_PROMPT_TOKENS):
-                group.append(pending.pop(0))
-                size += len(group[-1])
-            ends = np.cumsum([len(text) for text in group]) - 1
-            target_rows = [[rows[position] for position in texts[text]] for text in group]
-            states = self._encode_texts(group, target_rows)[torch.from_numpy(ends)]
-            for text, state in zip(group, states, strict=True):
-                last[texts[text]] = state
+            while pending and (not text_batch or size + len(pending[0]) <= MAX_PROMPT_TOKENS):
+                text_batch.append(pending.pop(0))
+                size += len(text_batch[-1])
+            ends = np.cumsum([len(text) for text in text_batch]) - 1
+            target_rows = [[rows[position] for position in texts[text]] for text in text_batch]
+            states = self._encode_texts(text_batch, target_rows)[torch.from_numpy(ends)]
+            for text, state in zip(text_batch, states, strict=True):
+                last_states[texts[text]] = state
         for row in rows:
-            self._mask[row, ..., : self._end - self._lengths[row]] = -torch.inf
-        return last
+            self._mask[row, ..., : self._end_slot - self._lengths[row]] = -torch.inf
+        return last_states
 
     def _encode_texts(self, texts: Sequence[tuple[int, ...]], target_rows: Sequence[Sequence[int]]) -> Tensor:
         """(T, D) states of all tokens; their keys and values go to the sequences listed in `target_rows`."""
         decoder, device = self._decoder, self._cache.device
         lengths = tuple(map(len, texts))
         layers, _ = decoder.packed_layers(len(self._lengths))
-        norm_first, normed = decoder.pre, decoder.layer_norm
+        norm_first, layer_norm = decoder.norm_first, decoder.layer_norm
         tokens = torch.tensor([token for text in texts for token in text], device=device)
         x = decoder.embed(tokens, position_ids(lengths, device))
-        for number, layer in enumerate(layers):
-            query_key_value = layer.query_key_value(normed(x, layer.attention_norm) if norm_first else x)
+        for index, layer in enumerate(layers):
+            query_key_value = layer.query_key_value(layer_norm(x, layer.attention_norm) if norm_first else x)
             row_heads = (
-                query_key_value.view(len(query_key_value), 3, decoder.heads, -1).transpose(0, 2).split(lengths, dim=2)
+                query_key_value.view(len(query_key_value), 3, decoder.num_heads, -1)
+                .transpose(0, 2)
+                .split(lengths, dim=2)
             )  # (H, 3, n, d)
             for heads, rows in zip(row_heads, target_rows, strict=True):
-                slots = slice(self._end - heads.shape[2], self._end)
+                slots = slice(self._end_slot - heads.shape[2], self._end_slot)
                 for row in rows:
-                    self._cache[:, number, row, :, slots] = heads[:, 1:].transpose(0, 1)
-            x = x + layer.output(attend(query_key_value, lengths, decoder.heads, past_only=True))
-            x = decoder.feed_forward(x if norm_first else normed(x, layer.attention_norm), layer)
+                    self._cache[:, index, row, :, slots] = heads[:, 1:].transpose(0, 1)
+            x = x + layer.output(attend(query_key_value, lengths, decoder.num_heads, past_only=True))
+            x = decoder.feed_forward(x if norm_first else layer_norm(x, layer.attention_norm), layer)
         return x
 
     def _update_positions(self) -> None:
         """Cache the positions and the first used slot, which stay valid for many steps."""
         self._positions = torch.from_numpy(self._lengths).to(self._cache.device, copy=True)
         longest = int(self._lengths.max())
-        self._first, self._masked = self._end - longest, int(self._lengths.min()) < longest
+        self._first_slot, self._has_padding = self._end_slot - longest, int(self._lengths.min()) < longest
 
     def _grow_or_compact(self) -> None:
         """Move everything to the front if dropped tokens left space there, else to a larger cache."""
-        longest, slots = int(self._lengths.max()), self._tokens.shape[1]
-        used_slots, max_slots = slice(self._end - longest, self._end), _num_slots(self._decoder.max_length)
+        longest, num_slots = int(self._lengths.max()), self._tokens.shape[1]
+        used_slots, max_slots = slice(self._end_slot - longest, self._end_slot), _num_slots(self._decoder.max_length)
         cache, tokens = self._cache, self._tokens
-        if slots - longest < longest // 2 and slots < max_slots:
-            slots = min(2 * slots, max_slots)
-            cache = cache.new_empty((*cache.shape[:4], slots, cache.shape[5]))
-            tokens = np.zeros((len(tokens), slots), np.int64)
-        mask = self._mask.new_zeros((len(self._lengths), 1, 1, slots))
+        if num_slots - longest < longest // 2 and num_slots < max_slots:
+            num_slots = min(2 * num_slots, max_slots)
+            cache = cache.new_empty((*cache.shape[:4], num_slots, cache.shape[5]))
+            tokens = np.zeros((len(tokens), num_slots), np.int64)
+        mask = self._mask.new_zeros((len(self._lengths), 1, 1, num_slots))
         mask[..., :longest] = self._mask[..., used_slots]
         tokens[:, :longest] = self._tokens[:, used_slots].copy()
         previous = self._cache[..., used_slots, :]
         cache[..., :longest, :] = previous.clone() if cache is self._cache else previous
         self._cache, self._tokens, self._mask = cache, tokens, mask
-        self._end, self._first = longest, 0
+        self._end_slot, self._first_slot = longest, 0
 
     def _copy_rows_to_larger(self, row_ids: np.ndarray) -> None:
         """A larger cache, in which sequence `new` is a copy of sequence `row_ids[new]`."""
-        used_slots, shape = slice(self._first, self._end), self._cache.shape
+        used_slots, shape = slice(self._first_slot, self._end_slot), self._cache.shape
         cache = self._cache.new_empty((*shape[:2], len(row_ids), *shape[3:]))
         for new, old in enumerate(row_ids.tolist()):
             cache[:, :, new, :, used_slots] = self._cache[:, :, old, :, used_slots]
@@ -435,21 +449,21 @@ class TransformerDecodingState:
         }
         for new, old, begin in moves:
             row = saved[old] if old in saved else self._cache[:, :, old]
-            self._cache[:, :, new, :, begin : self._end] = row[..., begin : self._end, :]
+            self._cache[:, :, new, :, begin : self._end_slot] = row[..., begin : self._end_slot, :]
         self._tokens[: len(row_ids)] = self._tokens[row_ids]
 
     def _first_differences(self, rows: np.ndarray, others: np.ndarray) -> list[int]:
         """The first slot in which each sequence differs from the other; before it, equal tokens have equal keys and
         values.
         """
-        used_slots, count = slice(self._first, self._end), len(self._lengths)
+        used_slots, count = slice(self._first_slot, self._end_slot), len(self._lengths)
         differing = self._tokens[rows, used_slots] != self._tokens[others, used_slots]
-        first_slots = np.where(differing.any(axis=1), self._first + differing.argmax(axis=1), self._end)
+        first_slots = np.where(differing.any(axis=1), self._first_slot + differing.argmax(axis=1), self._end_slot)
         is_comparable = rows < count  # an unused row keeps its old content
         is_comparable[is_comparable] = self._lengths[rows[is_comparable]] == self._lengths[others[is_comparable]]
         if self._memory is not None:  # equal tokens with another source differ too
             is_comparable[is_comparable] = self._memory.same_source(rows[is_comparable], others[is_comparable])
-        return np.where(is_comparable, first_slots, self._first).tolist()
+        return np.where(is_comparable, first_slots, self._first_slot).tolist()
 
 
 def _num_slots(context: int) -> int:

@@ -14,15 +14,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-INIT_STD = 0.02  # standard deviation of GPT and BERT at hidden size WIDE
+INIT_STD = 0.02  # standard deviation of GPT and BERT at hidden size REFERENCE_WIDTH
 REFERENCE_WIDTH = 768
 
 
 class Initializable:
     """Initialization of a module's parameters, where it differs from the default."""
 
-    spread: float = INIT_STD  # standard deviation of random parameters
-    first_values: Mapping[str, Tensor] | None = None  # fixed initial values by parameter name
+    init_std: float = INIT_STD  # standard deviation of random parameters
+    fixed_values: Mapping[str, Tensor] | None = None  # fixed initial values by parameter name
 
 
 class DeferredLinear(nn.Linear, Initializable):
@@ -36,9 +36,9 @@ class DeferredEmbedding(nn.Embedding, Initializable):
 
     def reset_parameters(self) -> None: ...
 
-    def forward(self, numbers: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def forward(self, indices: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """(T,) → (T, D)."""
-        return embedding_lookup(self.weight, numbers)
+        return embedding_lookup(self.weight, indices)
 
     def logits(self, x: Tensor, bias: Tensor | None) -> Tensor:
         """(T, D) → (T, entries)."""
@@ -67,14 +67,14 @@ def deferred_linear(
     `scale`.
     """
     layer = DeferredLinear(inputs, outputs, bias=bias, device="meta")
-    layer.spread = scale * init_std_for(width or inputs)
+    layer.init_std = scale * init_std_for(width or inputs)
     return layer
 
 
-def deferred_embedding(entries: int, width: int, *, spread: float | None = None) -> DeferredEmbedding:
+def deferred_embedding(num_embeddings: int, width: int, *, init_std: float | None = None) -> DeferredEmbedding:
     """An embedding table on the meta device."""
-    layer = DeferredEmbedding(entries, width, device="meta")
-    layer.spread = init_std_for(width) if spread is None else spread
+    layer = DeferredEmbedding(num_embeddings, width, device="meta")
+    layer.init_std = init_std_for(width) if init_std is None else init_std
     return layer
 
 
@@ -84,18 +84,18 @@ def deferred_layer_norm(width: int, epsilon: float) -> nn.LayerNorm:
 
 def set_initial_values(module: Initializable, **values: Tensor) -> None:
     """Give parameters of the module fixed initial values, independent of the seed."""
-    module.first_values = {name: value.float() for name, value in values.items()}
+    module.fixed_values = {name: value.float() for name, value in values.items()}
 
 
-def embedding_lookup(weight: Tensor, numbers: Tensor) -> Tensor:
+def embedding_lookup(weight: Tensor, indices: Tensor) -> Tensor:
     """(T,) indices into an (N, D) table → (T, D).
 
     Both branches give the same bits. On a CPU the first computes the gradient of a small table in half the time; on
     other devices its order of summation is not deterministic.
     """
     if weight.device.type == "cpu":
-        return weight.index_select(0, numbers)
-    return functional.embedding(numbers, weight)
+        return weight.index_select(0, indices)
+    return functional.embedding(indices, weight)
 
 
 def initial_values(model: nn.Module, seed: int) -> dict[str, Tensor]:
@@ -108,7 +108,7 @@ def initial_values(model: nn.Module, seed: int) -> dict[str, Tensor]:
 
 
 def _initial_value(name: str, module: nn.Module, shape: torch.Size, seed: int) -> Tensor:
-    fixed_values = module.first_values if isinstance(module, Initializable) else None
+    fixed_values = module.fixed_values if isinstance(module, Initializable) else None
     fixed_value = None if fixed_values is None else fixed_values.get(name.rpartition(".")[2])
     if fixed_value is not None:
         return fixed_value.clone()
@@ -118,7 +118,7 @@ def _initial_value(name: str, module: nn.Module, shape: torch.Size, seed: int) -
         return torch.zeros(shape)
     digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest, "little", signed=True))
-    std = module.spread if isinstance(module, Initializable) else INIT_STD
+    std = module.init_std if isinstance(module, Initializable) else INIT_STD
     return torch.empty(shape).normal_(0.0, std, generator=generator)
 
 

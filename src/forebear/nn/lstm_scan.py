@@ -26,44 +26,44 @@ MIN_PACKED_WEIGHTS = 2**18  # weights; from here on packing pays off for product
 class TimeOrder:
     """Time order of the tokens of packed sequences.
 
-    positions  (T,) token index at each place of the time order
-    back       (T,) place of each token (the inverse permutation)
-    sizes      number of sequences at each step, descending
-    rows       (B,) sequence indices, longest first
-    ends       (B,) place of the last token read of each sequence, in the original order
+    token_order     (T,) token index at each packed position of the time order
+    inverse_order   (T,) packed position of each token (the inverse permutation)
+    batch_sizes     number of sequences at each step, descending
+    sorted_indices  (B,) sequence indices, longest first
+    last_positions  (B,) packed position of the last token read of each sequence, in the original order
     """
 
     token_order: Tensor
     inverse_order: Tensor
-    sizes: tuple[int, ...]
-    rows: Tensor
-    ends: Tensor
+    batch_sizes: tuple[int, ...]
+    sorted_indices: Tensor
+    last_positions: Tensor
 
     @property
     def is_rectangular(self) -> bool:
         """Whether all sequences are equally long, so that the order is an (n, B) table."""
-        return self.sizes[0] == self.sizes[-1]
+        return self.batch_sizes[0] == self.batch_sizes[-1]
 
 
 @lru_cache(maxsize=64)
 def time_order(lengths: tuple[int, ...], backward: bool, device: torch.device) -> TimeOrder:
     with inference_mode(False):  # cached tensors must work in training too
-        sizes = torch.tensor(lengths)
-        rows = sizes.argsort(descending=True, stable=True)
-        starts, sorted_sizes = (sizes.cumsum(0) - sizes)[rows], sizes[rows]
-        times = torch.arange(int(sorted_sizes[0]))
-        is_valid = times[:, None] < sorted_sizes  # (n, B)
-        offsets = sorted_sizes - 1 - times[:, None] if backward else times[:, None]
-        positions = (starts + offsets)[is_valid]
-        back = torch.empty_like(positions)
-        back[positions] = torch.arange(len(positions))
+        row_lengths = torch.tensor(lengths)
+        sorted_indices = row_lengths.argsort(descending=True, stable=True)
+        starts, sorted_lengths = (row_lengths.cumsum(0) - row_lengths)[sorted_indices], row_lengths[sorted_indices]
+        times = torch.arange(int(sorted_lengths[0]))
+        is_valid = times[:, None] < sorted_lengths  # (n, B)
+        offsets = sorted_lengths - 1 - times[:, None] if backward else times[:, None]
+        token_order = (starts + offsets)[is_valid]
+        inverse_order = torch.empty_like(token_order)
+        inverse_order[token_order] = torch.arange(len(token_order))
         step_sizes = is_valid.sum(1)
         step_starts = step_sizes.cumsum(0) - step_sizes
-        ends = torch.empty_like(rows)
-        ends[rows] = step_starts[sorted_sizes - 1] + torch.arange(len(rows))
-        moved = (tensor.to(device) for tensor in (positions, back, rows, ends))
-        positions, back, rows, ends = moved
-        return TimeOrder(positions, back, tuple(step_sizes.tolist()), rows, ends)
+        last_positions = torch.empty_like(sorted_indices)
+        last_positions[sorted_indices] = step_starts[sorted_lengths - 1] + torch.arange(len(sorted_indices))
+        on_device = (tensor.to(device) for tensor in (token_order, inverse_order, sorted_indices, last_positions))
+        token_order, inverse_order, sorted_indices, last_positions = on_device
+        return TimeOrder(token_order, inverse_order, tuple(step_sizes.tolist()), sorted_indices, last_positions)
 
 
 @dataclass(frozen=True)
@@ -95,12 +95,12 @@ class LSTMScan(torch.autograd.Function):
         project: Tensor | None,
         h: Tensor,
         c: Tensor,
-        sizes: tuple[int, ...],
-        clips: ClipLimits,
+        batch_sizes: tuple[int, ...],
+        clip_limits: ClipLimits,
     ) -> tuple[Tensor, Tensor]:
         """(T, 4H) gate inputs, (4H, D) and (D, H) weights, (B, D) and (B, H) initial state → (T, D) and (T, H)."""
         width = gates.shape[1] // 4
-        recur, projection = _packed_product(weight), None if project is None else _packed_product(project)
+        apply_recurrent, projection = _packed_product(weight), None if project is None else _packed_product(project)
         activations = torch.empty_like(gates)
         cells, tanh_cells = (gates.new_empty(len(gates), width) for _ in range(2))
         hidden = gates.new_empty(len(gates), h.shape[1])
@@ -114,23 +114,25 @@ class LSTMScan(torch.autograd.Function):
             tanh_cells,
             hidden,
         )
-        for gate_input, gate_output, sigmoid_gates, i, f, g, o, cell, tanh_cell, out in _split_steps(sizes, *arrays):
-            torch.add(gate_input, recur(previous_h[: len(gate_input)]), out=gate_output)
+        for gate_input, gate_output, sigmoid_gates, i, f, g, o, cell, tanh_cell, out in _split_steps(
+            batch_sizes, *arrays
+        ):
+            torch.add(gate_input, apply_recurrent(previous_h[: len(gate_input)]), out=gate_output)
             sigmoid_gates.sigmoid_()
             g.tanh_()
             o.sigmoid_()
             torch.mul(f, previous_c[: len(gate_input)], out=cell).addcmul_(i, g)
-            if clips.cell:
-                cell.clamp_(-clips.cell, clips.cell)
+            if clip_limits.cell:
+                cell.clamp_(-clip_limits.cell, clip_limits.cell)
             torch.tanh(cell, out=tanh_cell)
             if projection is None:
                 torch.mul(o, tanh_cell, out=out)
             else:
                 out.copy_(projection(o * tanh_cell))
-                if clips.projection:
-                    out.clamp_(-clips.projection, clips.projection)
+                if clip_limits.projection:
+                    out.clamp_(-clip_limits.projection, clip_limits.projection)
             previous_h, previous_c = out, cell
-        ctx.sizes, ctx.clips = sizes, clips
+        ctx.sizes, ctx.clips = batch_sizes, clip_limits
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(weight, project, h, c, activations, cells, tanh_cells, hidden)
         return hidden, cells
@@ -138,22 +140,33 @@ class LSTMScan(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         weight, project, h, c, activations, cells, tanh_cells, hidden = ctx.saved_tensors
-        sizes, clips = ctx.sizes, ctx.clips
+        batch_sizes, clip_limits = ctx.sizes, ctx.clips
         width = cells.shape[1]
-        recur, projection = _packed_product(weight.t()), None if project is None else _packed_product(project.t())
+        apply_recurrent, projection = (
+            _packed_product(weight.t()),
+            None if project is None else _packed_product(project.t()),
+        )
         cell_mask, projection_mask = (
-            _clip_mask(cells, clips.cell),
-            None if project is None else _clip_mask(hidden, clips.projection),
+            _clip_mask(cells, clip_limits.cell),
+            None if project is None else _clip_mask(hidden, clip_limits.projection),
         )
         gate_grads = torch.empty_like(activations)
         output_grads = torch.empty_like(hidden) if project is not None else None
-        back_h, back_c = torch.zeros_like(h[: sizes[-1]]), torch.zeros_like(c[: sizes[-1]])
-        by_sigmoid, by_tanh = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
+        back_h, back_c = torch.zeros_like(h[: batch_sizes[-1]]), torch.zeros_like(c[: batch_sizes[-1]])
+        sigmoid_backward, tanh_backward = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
         gates, grad_parts = activations.split(width, 1), gate_grads.split(width, 1)
         steps = _split_steps(
-            sizes, *gates, tanh_cells, *gradients, projection_mask, cell_mask, output_grads, gate_grads, *grad_parts
+            batch_sizes,
+            *gates,
+            tanh_cells,
+            *gradients,
+            projection_mask,
+            cell_mask,
+            output_grads,
+            gate_grads,
+            *grad_parts,
         )
-        previous_cells = (c, *cells.split(sizes)[:-1])
+        previous_cells = (c, *cells.split(batch_sizes)[:-1])
         for (i, f, g, o, tanh_cell, grad_h, grad_c, mask_h, mask_c, out, step_grads, di, df, dg, do), previous_c in zip(
             reversed(steps), reversed(previous_cells), strict=True
         ):
@@ -163,14 +176,14 @@ class LSTMScan(torch.autograd.Function):
             dc = dc if grad_c is None else dc + grad_c
             if projection is not None:
                 dh = projection(out.copy_(dh) if mask_h is None else torch.mul(dh, mask_h, out=out))
-            dc = by_tanh(dh * o, tanh_cell).add_(dc)
+            dc = tanh_backward(dh * o, tanh_cell).add_(dc)
             dc = dc if mask_c is None else dc.mul_(mask_c)
-            by_sigmoid.grad_input(dc * g, i, grad_input=di)
-            by_sigmoid.grad_input(dc * previous_c[:size], f, grad_input=df)
-            by_tanh.grad_input(dc * i, g, grad_input=dg)
-            by_sigmoid.grad_input(dh * tanh_cell, o, grad_input=do)
-            back_h, back_c = recur(step_grads), dc * f
-        weight_grad = gate_grads.t() @ _previous_values(h, hidden, sizes)
+            sigmoid_backward.grad_input(dc * g, i, grad_input=di)
+            sigmoid_backward.grad_input(dc * previous_c[:size], f, grad_input=df)
+            tanh_backward.grad_input(dc * i, g, grad_input=dg)
+            sigmoid_backward.grad_input(dh * tanh_cell, o, grad_input=do)
+            back_h, back_c = apply_recurrent(step_grads), dc * f
+        weight_grad = gate_grads.t() @ _previous_values(h, hidden, batch_sizes)
         projection_grad = (
             None if output_grads is None else output_grads.t() @ (activations[:, 3 * width :] * tanh_cells)
         )
@@ -185,9 +198,9 @@ class LSTMScan(torch.autograd.Function):
         )
 
 
-def _split_steps(sizes: tuple[int, ...], *arrays: Any) -> list[tuple[Any, ...]]:
+def _split_steps(batch_sizes: tuple[int, ...], *arrays: Any) -> list[tuple[Any, ...]]:
     """The rows of each array at each step; None for arrays that are None."""
-    parts = ([None] * len(sizes) if array is None else array.split(sizes) for array in arrays)
+    parts = ([None] * len(batch_sizes) if array is None else array.split(batch_sizes) for array in arrays)
     return list(zip(*parts, strict=True))
 
 
@@ -206,15 +219,15 @@ def _clip_mask(values: Tensor, limit: float) -> Tensor | None:
     return (values.abs() < limit).to(values.dtype)
 
 
-def _previous_values(first: Tensor, after: Tensor, sizes: tuple[int, ...]) -> Tensor:
-    """(T, ·) value before each token, where `after` holds the value after each."""
-    parts, start = [first[: sizes[0]]], 0
-    for size, following in pairwise(sizes):
-        parts.append(after[start : start + following])
+def _previous_values(initial: Tensor, values: Tensor, batch_sizes: tuple[int, ...]) -> Tensor:
+    """(T, ·) value before each token, where `values` holds the value after each."""
+    parts, start = [initial[: batch_sizes[0]]], 0
+    for size, next_size in pairwise(batch_sizes):
+        parts.append(values[start : start + next_size])
         start += size
     return torch.cat(parts)
 
 
-def _pad_rows(x: Tensor, rows: int) -> Tensor:
+def _pad_rows(x: Tensor, num_rows: int) -> Tensor:
     """Pad with zero rows: sequences that end later have no gradient yet."""
-    return x if len(x) == rows else functional.pad(x, (0, 0, 0, rows - len(x)))
+    return x if len(x) == num_rows else functional.pad(x, (0, 0, 0, num_rows - len(x)))

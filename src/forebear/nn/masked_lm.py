@@ -72,16 +72,16 @@ class MaskedLM:
         Pseudo-log-likelihood (Salazar et al. 2020, Masked Language Model Scoring): n tokens take n forward passes.
         """
         scores = [np.empty(max(0, len(row) - 1), np.float32) for row in rows]
-        queries = [(number, position) for number, row in enumerate(rows) for position in range(1, len(row))]
+        queries = [(index, position) for index, row in enumerate(rows) for position in range(1, len(row))]
         for start in range(0, len(queries), BATCH_TOKENS):  # in batches: a long text has many copies
             query_batch = queries[start : start + BATCH_TOKENS]
-            lengths = [min(len(rows[number]) - 1, self.max_text_tokens) for number, _ in query_batch]
+            lengths = [min(len(rows[index]) - 1, self.max_text_tokens) for index, _ in query_batch]
             for batch in length_batches(lengths):
-                batch_queries = [query_batch[number] for number in batch]
-                for (number, position), log_prob in zip(
+                batch_queries = [query_batch[index] for index in batch]
+                for (index, position), log_prob in zip(
                     batch_queries, self._score_masked_copies(rows, batch_queries), strict=True
                 ):
-                    scores[number][position - 1] = log_prob
+                    scores[index][position - 1] = log_prob
         return scores
 
     def _score_masked_copies(self, rows: Sequence[np.ndarray], queries: Sequence[tuple[int, int]]) -> np.ndarray:
@@ -101,22 +101,22 @@ class MaskedLM:
 
     @in_inference_mode
     def evaluate_batch(
-        self, inputs: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]
+        self, inputs: Mapping[str, np.ndarray], targets: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray]:
         """Given targets `token` and perhaps `pair`: log P of each masked token, and whether the top prediction is
         right.
         """
         states = self.model.encoder(**{name: to_tensor(self.model, array) for name, array in inputs.items()})
-        positions = np.flatnonzero(wanted["token"] >= 0)
+        positions = np.flatnonzero(targets["token"] >= 0)
         x = states.last[to_tensor(self.model, positions)]
-        targets = wanted["token"][positions]
+        masked_tokens = targets["token"][positions]
         results = {
-            "token": self._target_log_probs(x, targets),
-            "right": self._predict_tokens(x) == targets,
+            "token": self._target_log_probs(x, masked_tokens),
+            "right": self._predict_tokens(x) == masked_tokens,
         }
         pair = dict(self.model.heads.items()).get("pair")
-        if "pair" in wanted and isinstance(pair, PoolerHead):
-            labels = wanted["pair"]
+        if "pair" in targets and isinstance(pair, PoolerHead):
+            labels = targets["pair"]
             results["pair"] = (pair(states).argmax(1).cpu().numpy() == labels)[labels >= 0]
         return results
 
@@ -131,9 +131,11 @@ class MaskedLM:
     def _add_special_tokens(self, text: np.ndarray) -> np.ndarray:
         return np.concatenate(([self.start], text, [self.end])).astype(np.int64)
 
-    def _window_start(self, length: int, first: int, last: int) -> int:
+    def _window_start(self, length: int, first_position: int, last_position: int) -> int:
         """Start of the window of a text that is too long, centered on these positions."""
-        return max(0, min((first + last + 1 - self.max_text_tokens) // 2, length - self.max_text_tokens))
+        return max(
+            0, min((first_position + last_position + 1 - self.max_text_tokens) // 2, length - self.max_text_tokens)
+        )
 
 
 def _group_positions(positions: np.ndarray, max_span: int) -> list[np.ndarray]:

@@ -59,10 +59,10 @@ class Model(nn.Module):
         is_needed = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
         for name, target in targets.items():
             head: Any = self.heads[name]
-            numbers = head.supervised_positions(lengths, target)
-            if numbers is None:
+            token_indices = head.supervised_positions(lengths, target)
+            if token_indices is None:
                 return None
-            is_needed[numbers] = True
+            is_needed[token_indices] = True
         positions = is_needed.nonzero().squeeze(1)
         return positions if len(positions) < MAX_PARTIAL_SHARE * len(tokens) else None
 
@@ -104,7 +104,7 @@ class Model(nn.Module):
     @property
     def bptt_state(self) -> BPTTState | None:
         """State carried from one training step to the next, if there is any."""
-        return self.encoder.carried
+        return self.encoder.bptt_state
 
     @property
     def device(self) -> torch.device:
@@ -115,7 +115,7 @@ class Model(nn.Module):
         """Whether training uses random numbers: dropout or a sampled softmax."""
         return any(
             (isinstance(module, nn.Dropout) and module.p > 0)
-            or (isinstance(module, LMHead | AdaptiveSoftmax) and module.draws > 0)
+            or (isinstance(module, LMHead | AdaptiveSoftmax) and module.num_samples > 0)
             for module in self.modules()
         )
 
@@ -125,7 +125,7 @@ class Model(nn.Module):
 
     def _assign_tensors(self, tensors: Mapping[str, Tensor]) -> Model:
         for prefix, module in self.named_modules():
-            for name, old in list(module.named_parameters(recurse=False)):
+            for name, parameter in list(module.named_parameters(recurse=False)):
                 value = tensors[f"{prefix}.{name}" if prefix else name]
-                setattr(module, name, nn.Parameter(value.to(old.dtype), requires_grad=old.requires_grad))
+                setattr(module, name, nn.Parameter(value.to(parameter.dtype), requires_grad=parameter.requires_grad))
         return self

@@ -19,21 +19,23 @@ class NNLMStates(States):
 
     windows: Tensor | None = None
 
-    def select_windows(self, numbers: Tensor) -> Tensor:
+    def select_windows(self, token_indices: Tensor) -> Tensor:
         """Windows of these tokens."""
         assert self.windows is not None
-        return self.windows[numbers if self.positions is None else torch.searchsorted(self.positions, numbers)]
+        return self.windows[
+            token_indices if self.positions is None else torch.searchsorted(self.positions, token_indices)
+        ]
 
 
 class WordEmbedding(TokenVectors):
-    """An embedding table (the matrix Q), initialized with standard deviation `spread`; outputs are multiplied by
+    """An embedding table (the matrix Q), initialized with standard deviation `init_std`; outputs are multiplied by
     `scale`.
     """
 
-    def __init__(self, vocabulary: int, width: int, *, spread: float | None = None, scale: float = 1.0) -> None:
+    def __init__(self, vocab_size: int, width: int, *, init_std: float | None = None, scale: float = 1.0) -> None:
         super().__init__()
-        self.vocabulary, self.width, self.scale = vocabulary, width, scale
-        self.token = deferred_embedding(vocabulary, width, spread=spread)
+        self.vocab_size, self.width, self.scale = vocab_size, width, scale
+        self.token = deferred_embedding(vocab_size, width, init_std=init_std)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(T,) → (T, m)."""
@@ -44,20 +46,20 @@ class WordEmbedding(TokenVectors):
 class NNLMEncoder(Encoder):
     """Hidden layer tanh(d + H x) over the concatenated vectors x of a token and the words before it.
 
-    A new document starts at the start of a sequence and at each `end` token; the window does not cross it, and `end`
-    fills the missing places. So sequences of any length can be encoded.
+    A new document starts at the start of a sequence and at each `end_id` token; the window does not cross it, and
+    `end_id` fills the missing positions. So sequences of any length can be encoded.
 
     window  k, the number of words in the window, including the last one
     inner   hidden size
-    end     id of the end-of-text token
+    end_id  id of the end-of-text token
     """
 
-    sees, depth, max_length = "past", 1, None  # rows of any length can be read
+    sees, depth, max_length = "past", 1, None  # sequences of any length can be encoded
     embedding: WordEmbedding
 
-    def __init__(self, embedding: WordEmbedding, *, window: int, inner: int, end: int) -> None:
+    def __init__(self, embedding: WordEmbedding, *, window: int, inner: int, end_id: int) -> None:
         super().__init__()
-        self.embedding, self.window, self.width, self.end = embedding, window, inner, end  # pyright: ignore[reportIncompatibleVariableOverride]
+        self.embedding, self.window, self.width, self.end_id = embedding, window, inner, end_id  # pyright: ignore[reportIncompatibleVariableOverride]
         self.hidden = deferred_linear(window * embedding.width, inner)
 
     @property
@@ -65,10 +67,10 @@ class NNLMEncoder(Encoder):
         """Sizes of both layers; only layers of equal size can be mixed."""
         return self.embedding.width, self.width
 
-    def lower_parameters(self, layers: int) -> Iterator[nn.Parameter]:
+    def lower_parameters(self, num_layers: int) -> Iterator[nn.Parameter]:
         """Parameters of the embedding and, with the one layer, of the hidden layer."""
         yield from self.embedding.parameters()
-        if layers:
+        if num_layers:
             yield from self.hidden.parameters()
 
     def forward(
@@ -85,21 +87,21 @@ class NNLMEncoder(Encoder):
 
     def window_positions(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
         """(T, k) position of each word of each token's window, the token itself last; T: before its document."""
-        count, device = len(tokens), tokens.device
-        positions = torch.arange(count, device=device)
-        sizes = torch.tensor(lengths, device=device)
-        starts = (sizes.cumsum(0) - sizes).repeat_interleave(sizes, output_size=count)
-        starts = torch.where(tokens == self.end, positions, starts).cummax(0).values
+        num_tokens, device = len(tokens), tokens.device
+        positions = torch.arange(num_tokens, device=device)
+        row_lengths = torch.tensor(lengths, device=device)
+        starts = (row_lengths.cumsum(0) - row_lengths).repeat_interleave(row_lengths, output_size=num_tokens)
+        starts = torch.where(tokens == self.end_id, positions, starts).cummax(0).values
         indices = positions[:, None] - torch.arange(self.window - 1, -1, -1, device=device)
-        return torch.where(indices >= starts[:, None], indices, count)
+        return torch.where(indices >= starts[:, None], indices, num_tokens)
 
     def start_vector(self, tokens: Tensor) -> Tensor:
-        """(1, m) vector that fills places before a document."""
-        return self.embedding.token(tokens.new_full((1,), self.end))
+        """(1, m) vector that fills positions before a document."""
+        return self.embedding.token(tokens.new_full((1,), self.end_id))
 
-    def window_vectors(self, vectors: Tensor, places: Tensor) -> Tensor:
+    def window_vectors(self, vectors: Tensor, positions: Tensor) -> Tensor:
         """(N, k) positions into vectors → (N, k · m) concatenated."""
-        return embedding_lookup(vectors, places.flatten()).view(len(places), -1)
+        return embedding_lookup(vectors, positions.flatten()).view(len(positions), -1)
 
     def hidden_layer(self, x: Tensor) -> Tensor:
         """(N, k · m) → (N, h)."""
@@ -118,20 +120,20 @@ class NNLMHead(TokenHead):
 
     @property
     def vocab_size(self) -> int:
-        return self.softmax.vocabulary
+        return self.softmax.vocab_size
 
     def forward(self, states: NNLMStates) -> Tensor:
         """(T, V) log P up to a constant."""
-        return self.softmax(self.read(states.last, states.windows))
+        return self.softmax(self.softmax_inputs(states.last, states.windows))
 
     def loss(self, states: NNLMStates, target: Tensor) -> Tensor:
         """Cross-entropy summed over supervised positions."""
         supervised = supervised_tokens(target)
         return self.softmax.loss(
-            self.read(states.last_at(supervised), states.select_windows(supervised)), target[supervised]
+            self.softmax_inputs(states.last_at(supervised), states.select_windows(supervised)), target[supervised]
         )
 
-    def read(self, hidden: Tensor, windows: Tensor | None) -> Tensor:
+    def softmax_inputs(self, hidden: Tensor, windows: Tensor | None) -> Tensor:
         """The input of the softmax: (N, h), with the windows appended if they are directly connected."""
         if not self.direct:
             return hidden

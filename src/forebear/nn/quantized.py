@@ -32,7 +32,7 @@ from torch.nn import functional
 from forebear.nn.layers import DeferredEmbedding, DeferredLinear
 
 MAX_WEIGHT_LEVEL = 127  # largest weight level
-_ENGINE = threading.Lock()  # guards torch's engine setting, which all threads share
+_ENGINE_LOCK = threading.Lock()  # guards torch's engine setting, which all threads share
 MIN_STEP = 1e-30  # smallest step: all values of a token may be equal
 _PER_CHANNEL_TENSOR: Any = getattr(
     torch, "_make_per_channel_quantized_tensor", None
@@ -42,9 +42,9 @@ MAX_KERNEL_ROWS = 64  # rows; beyond, the product dominates the calls around it
 
 def quantized_copy(model: Any) -> Any:
     """The same model with int8 encoder weights."""
-    copied = copy.deepcopy(model)
-    quantize_layers(copied.encoder)
-    return copied.load(quantized_tensors(copied, model.tensors())).eval()
+    copy_of_model = copy.deepcopy(model)
+    quantize_layers(copy_of_model.encoder)
+    return copy_of_model.load(quantized_tensors(copy_of_model, model.tensors())).eval()
 
 
 def quantize_layers(model: nn.Module) -> None:
@@ -78,11 +78,11 @@ def quantize_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
 class _QuantizedMatrix(nn.Module):
     """An (out, in) int8 matrix with a scale per row, packed for the engine at first use."""
 
-    def __init__(self, rows: int, columns: int) -> None:
+    def __init__(self, num_rows: int, num_columns: int) -> None:
         super().__init__()
-        weight = torch.empty((rows, columns), dtype=torch.int8, device="meta")
+        weight = torch.empty((num_rows, num_columns), dtype=torch.int8, device="meta")
         self.weight = nn.Parameter(weight, requires_grad=False)
-        self.scale = nn.Parameter(torch.empty(rows, device="meta"), requires_grad=False)
+        self.scale = nn.Parameter(torch.empty(num_rows, device="meta"), requires_grad=False)
         self._packed: _PackedMatrix | None = None
 
     @property
@@ -113,10 +113,10 @@ class _QuantizedMatrix(nn.Module):
         def multiply_rows(x: Tensor) -> Tensor:
             if len(x) > MAX_KERNEL_ROWS:
                 return self.matmul(x, bias)
-            ends = np.empty((len(x), 2), np.float32)
-            found = multiply(torch.from_numpy(scale_activations(x.numpy(), level_limit, min_step, ends)))
-            dequantize_products(found.numpy(), ends, sums, offsets)
-            return found
+            steps_and_minima = np.empty((len(x), 2), np.float32)
+            products = multiply(torch.from_numpy(scale_activations(x.numpy(), level_limit, min_step, steps_and_minima)))
+            dequantize_products(products.numpy(), steps_and_minima, sums, offsets)
+            return products
 
         return multiply_rows
 
@@ -138,15 +138,15 @@ class QuantizedLinear(_QuantizedMatrix):
 class QuantizedEmbedding(_QuantizedMatrix):
     """An int8 embedding, also used as an output projection."""
 
-    def forward(self, numbers: Tensor) -> Tensor:
-        return self.weight.index_select(0, numbers) * self.scale.index_select(0, numbers)[:, None]
+    def forward(self, indices: Tensor) -> Tensor:
+        return self.weight.index_select(0, indices) * self.scale.index_select(0, indices)[:, None]
 
     def logits(self, x: Tensor, bias: Tensor | None) -> Tensor:
         return self.matmul(x, bias)
 
 
 def quantize_activations(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(n, D) → q in 0 … `levels` (not yet rounded), (n, 1) step and (n, 1) low: x = low + step · q."""
+    """(n, D) → q in 0 … `max_level()` (not yet rounded), (n, 1) step and (n, 1) low: x = low + step · q."""
     low = x.amin(-1, keepdim=True)
     step = (x.amax(-1, keepdim=True) - low).div_(max_level()).clamp_min_(MIN_STEP)
     return (x - low).div_(step), step, low
@@ -167,7 +167,7 @@ class _PackedMatrix:
     """A packed matrix and the sums of its rows."""
 
     weight: Tensor
-    multiply: Callable[[Tensor], Tensor]  # q is rounded, then multiply_rows
+    multiply: Callable[[Tensor], Tensor]  # rounds q, then multiplies
     sums: Tensor
 
     @classmethod
@@ -180,15 +180,15 @@ def int8_product(weight: Tensor, scale: Tensor) -> Callable[[Tensor], Tensor]:
     """A function that rounds q and multiplies it by the int8 matrix."""
     if not has_fbgemm(weight.device.type):
         return lambda q: int8_product_reference(q, weight, scale)
-    with _ENGINE:
+    with _ENGINE_LOCK:
         previous = torch.backends.quantized.engine
         try:
             torch.backends.quantized.engine = "fbgemm"  # torch selects the engine by a global setting
             zeros = torch.zeros(len(weight), dtype=torch.int64)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # torch warns that quantized tensors will move to another package
-                rows = _PER_CHANNEL_TENSOR(weight, scale.double(), zeros, 0)
-            packed = torch.ops.quantized.linear_prepack(rows, None)
+                quantized_weight = _PER_CHANNEL_TENSOR(weight, scale.double(), zeros, 0)
+            packed = torch.ops.quantized.linear_prepack(quantized_weight, None)
         finally:
             torch.backends.quantized.engine = previous
     multiply = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32

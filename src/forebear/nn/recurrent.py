@@ -32,13 +32,13 @@ class RecurrentLayer(nn.Module, ABC):
     width           number of units
     project         output size of a projection layer (LSTMP); None: no projection
     backward        process sequences from the end
-    clips           limits of cell state and projection
+    clip_limits     limits of cell state and projection
     weight_dropout  dropout of the recurrent weights, resampled at each training step (AWD-LSTM)
     """
 
-    gates: ClassVar[int] = 1
-    parts: ClassVar[int] = 1  # number of tensors in a state
-    bias: ClassVar[bool] = False  # whether the recurrent product has its own bias
+    num_gates: ClassVar[int] = 1
+    num_state_parts: ClassVar[int] = 1  # number of tensors in a state
+    has_recurrent_bias: ClassVar[bool] = False  # whether the recurrent product has its own bias
 
     def __init__(
         self,
@@ -47,15 +47,15 @@ class RecurrentLayer(nn.Module, ABC):
         *,
         project: int | None = None,
         backward: bool = False,
-        clips: ClipLimits = NO_CLIP,
+        clip_limits: ClipLimits = NO_CLIP,
         weight_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.inputs, self.width, self.out = inputs, width, project or width
-        self.backward, self.clips = backward, clips
+        self.backward, self.clip_limits = backward, clip_limits
         self.weight_dropout = nn.Dropout(weight_dropout)
-        self.input = deferred_linear(inputs, self.gates * width)
-        self.state = deferred_linear(self.out, self.gates * width, bias=self.bias)
+        self.input = deferred_linear(inputs, self.num_gates * width)
+        self.state = deferred_linear(self.out, self.num_gates * width, bias=self.has_recurrent_bias)
         self.project = None if project is None else deferred_linear(width, project, bias=False)
 
     def forward(
@@ -64,14 +64,14 @@ class RecurrentLayer(nn.Module, ABC):
         """(T, inputs) → (T, out), and the final state of each sequence; `state` defaults to zeros."""
         order = time_order(lengths, self.backward, x.device)
         initial_state = self.zero_state(len(lengths), x) if state is None else state
-        sorted_state = tuple(tensor[order.rows] for tensor in initial_state)
+        sorted_state = tuple(tensor[order.sorted_indices] for tensor in initial_state)
         if type(self.state) is DeferredLinear:
             weight = self.weight_dropout(self.state.weight)
             out, state_parts = self.run_time_ordered(x[order.token_order], order, weight, sorted_state)
         else:  # other layer classes (quantized) are called as they are
             out, state_parts = self.step_time_ordered(x[order.token_order], order, sorted_state)
-        ends = tuple(tensor[order.ends] for tensor in (out, *state_parts))
-        return out[order.inverse_order], ends
+        final_state = tuple(tensor[order.last_positions] for tensor in (out, *state_parts))
+        return out[order.inverse_order], final_state
 
     @abstractmethod
     def step(self, x: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
@@ -90,17 +90,17 @@ class RecurrentLayer(nn.Module, ABC):
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The same by `step`, for all unfinished sequences at once."""
         states, start = [], 0
-        for size in order.sizes:
+        for size in order.batch_sizes:
             state = self.step(x[start : start + size], tuple(tensors[:size] for tensors in state))[1]
             states.append(state)
             start += size
         out, *state_parts = (torch.cat(tensors) for tensors in zip(*states, strict=True))
         return out, tuple(state_parts)
 
-    def zero_state(self, rows: int, like: Tensor) -> RecurrentState:
+    def zero_state(self, num_rows: int, like: Tensor) -> RecurrentState:
         """The initial state."""
         widths = (self.out, self.width)
-        return tuple(like.new_zeros(rows, widths[number]) for number in range(self.parts))
+        return tuple(like.new_zeros(num_rows, widths[index]) for index in range(self.num_state_parts))
 
     def forward_reference(
         self, x: Tensor, lengths: tuple[int, ...], state: RecurrentState | None = None
@@ -140,7 +140,7 @@ class GRULayer(RecurrentLayer):
     h' = (1 - z) n + z h
     """
 
-    gates, bias = 3, True
+    num_gates, has_recurrent_bias = 3, True
 
     def step(self, x: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         (h,) = state
@@ -166,7 +166,7 @@ class LSTMLayer(RecurrentLayer):
     so that cells remember over time spans from few tokens to many (Tallec and Ollivier 2018).
     """
 
-    gates, parts = 4, 2
+    num_gates, num_state_parts = 4, 2
 
     def __init__(self, inputs: int, width: int, **options: Any) -> None:
         super().__init__(inputs, width, **options)
@@ -178,11 +178,11 @@ class LSTMLayer(RecurrentLayer):
         h, c = state
         i, f, g, o = (self.input(x) + self.state(h)).chunk(4, 1)
         c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-        c = c.clamp(-self.clips.cell, self.clips.cell) if self.clips.cell else c
+        c = c.clamp(-self.clip_limits.cell, self.clip_limits.cell) if self.clip_limits.cell else c
         h = torch.sigmoid(o) * torch.tanh(c)
         if self.project is not None:
             h = self.project(h)
-            h = h.clamp(-self.clips.projection, self.clips.projection) if self.clips.projection else h
+            h = h.clamp(-self.clip_limits.projection, self.clip_limits.projection) if self.clip_limits.projection else h
         return h, (h, c)
 
     def run_time_ordered(
@@ -191,14 +191,14 @@ class LSTMLayer(RecurrentLayer):
         # The recurrent weights may be in lower precision.
         gates, *initial_state = (tensor.to(weight.dtype) for tensor in (self.input(x), *state))
         project = None if self.project is None else self.project.weight
-        out, cells = LSTMScan.apply(gates, weight, project, *initial_state, order.sizes, self.clips)  # pyright: ignore
+        out, cells = LSTMScan.apply(gates, weight, project, *initial_state, order.batch_sizes, self.clip_limits)  # pyright: ignore
         return out, (cells,)
 
     def forward(
         self, x: Tensor, lengths: tuple[int, ...], state: RecurrentState | None = None
     ) -> tuple[Tensor, RecurrentState]:
         """Sequences of equal length without projection or clipping use torch's fused kernel."""
-        is_standard = self.project is None and not self.clips.cell
+        is_standard = self.project is None and not self.clip_limits.cell
         if (
             not is_standard
             or len(set(lengths)) > 1
@@ -206,10 +206,10 @@ class LSTMLayer(RecurrentLayer):
             or type(self.state) is not DeferredLinear
         ):
             return super().forward(x, lengths, state)
-        rows, bias = len(lengths), self.input.bias
-        inputs = x.view(rows, -1, self.inputs)
+        num_rows, bias = len(lengths), self.input.bias
+        inputs = x.view(num_rows, -1, self.inputs)
         inputs = (inputs.flip(1) if self.backward else inputs).transpose(0, 1)
-        initial_state = self.zero_state(rows, x) if state is None else state
+        initial_state = self.zero_state(num_rows, x) if state is None else state
         weights = [self.input.weight, self.weight_dropout(self.state.weight), bias, torch.zeros_like(bias)]
         initial_parts = [tensor[None] for tensor in initial_state]
         out, h, c = torch.lstm(inputs, initial_parts, weights, True, 1, 0.0, torch.is_grad_enabled(), False, False)
@@ -224,8 +224,8 @@ def _run_torch_rnn(
     rnn_function: object, x: Tensor, order: TimeOrder, state: RecurrentState, weights: Sequence[Tensor]
 ) -> Tensor:
     """torch's own recurrence over time-ordered sequences."""
-    sizes = torch.tensor(order.sizes)
-    return rnn_function(x, sizes, state[0][None], list(weights), True, 1, 0.0, False, False)[0]  # pyright: ignore[reportCallIssue]
+    batch_sizes = torch.tensor(order.batch_sizes)
+    return rnn_function(x, batch_sizes, state[0][None], list(weights), True, 1, 0.0, False, False)[0]  # pyright: ignore[reportCallIssue]
 
 
 class LockedDropout(nn.Module):
@@ -267,10 +267,10 @@ class RecurrentStack(nn.ModuleList):
         """(T, inputs) → outputs and final states of all layers."""
         outputs: list[Tensor] = []
         final_states: list[RecurrentState] = []
-        for number, layer in enumerate(self.recurrent_layers()):
-            x = self._layer_dropout[0](x, lengths) if number else x
-            y, state = layer(x, lengths, None if states is None else states[number])
-            x = x + y if self.skip and number else y
+        for index, layer in enumerate(self.recurrent_layers()):
+            x = self._layer_dropout[0](x, lengths) if index else x
+            y, state = layer(x, lengths, None if states is None else states[index])
+            x = x + y if self.skip and index else y
             outputs.append(x)
             final_states.append(state)
         return outputs, final_states
@@ -278,18 +278,18 @@ class RecurrentStack(nn.ModuleList):
     def step(self, x: Tensor, states: Sequence[RecurrentState]) -> tuple[Tensor, list[RecurrentState]]:
         """One token of each sequence: (B, inputs) → (B, out) of the last layer, and all states."""
         new_states: list[RecurrentState] = []
-        for number, (layer, state) in enumerate(zip(self.recurrent_layers(), states, strict=True)):
+        for index, (layer, state) in enumerate(zip(self.recurrent_layers(), states, strict=True)):
             y, state = layer.step(x, state)
-            x = x + y if self.skip and number else y
+            x = x + y if self.skip and index else y
             new_states.append(state)
         return x, new_states
 
-    def zero_state(self, rows: int, like: Tensor) -> list[RecurrentState]:
-        return [layer.zero_state(rows, like) for layer in self.recurrent_layers()]
+    def zero_state(self, num_rows: int, like: Tensor) -> list[RecurrentState]:
+        return [layer.zero_state(num_rows, like) for layer in self.recurrent_layers()]
 
     def state_size(self) -> int:
         """Numbers in the states of one sequence."""
-        return sum(layer.out + (layer.parts - 1) * layer.width for layer in self.recurrent_layers())
+        return sum(layer.out + (layer.num_state_parts - 1) * layer.width for layer in self.recurrent_layers())
 
     def recurrent_layers(self) -> list[RecurrentLayer]:
         return [layer for layer in self if isinstance(layer, RecurrentLayer)]
@@ -333,7 +333,7 @@ class RecurrentEncoder(RecurrentLMEncoder):
     """
 
     sees = "past"
-    carried: BPTTState
+    bptt_state: BPTTState
 
     def __init__(
         self,
@@ -346,7 +346,7 @@ class RecurrentEncoder(RecurrentLMEncoder):
         super().__init__()
         self.embedding, self.layers = embedding, layers  # pyright: ignore[reportIncompatibleVariableOverride]
         self.drop, self.word_drop = LockedDropout(dropout), nn.Dropout(word_dropout)
-        self.carried = BPTTState()  # pyright: ignore[reportIncompatibleVariableOverride]
+        self.bptt_state = BPTTState()  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @property
     def width(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -357,10 +357,10 @@ class RecurrentEncoder(RecurrentLMEncoder):
         """Sizes of all layers; only layers of equal size can be mixed."""
         return (self.embedding.width, *(layer.out for layer in self.layers.recurrent_layers()))
 
-    def lower_parameters(self, layers: int) -> Iterator[nn.Parameter]:
-        """Parameters of the embedding and the first `layers` layers."""
+    def lower_parameters(self, num_layers: int) -> Iterator[nn.Parameter]:
+        """Parameters of the embedding and the first `num_layers` layers."""
         yield from self.embedding.parameters()
-        for layer in self.layers.recurrent_layers()[:layers]:
+        for layer in self.layers.recurrent_layers()[:num_layers]:
             yield from layer.parameters()
 
     def forward(
@@ -376,10 +376,11 @@ class RecurrentEncoder(RecurrentLMEncoder):
         rows = to_lengths(lengths)
         x = self.drop(self.input_vectors(tokens), rows)
         is_continued = self.training and streams is not None and fresh is not None
-        states = self.carried.states_for(streams, fresh, self.layers.zero_state(len(rows), x)) if is_continued else None  # pyright: ignore[reportArgumentType]
+        zeros = self.layers.zero_state(len(rows), x)
+        states = self.bptt_state.states_for(streams, fresh, zeros) if is_continued else None  # pyright: ignore[reportArgumentType]
         layers, final_states = self.layers(x, rows, states)
         if is_continued:
-            self.carried.stage(streams, final_states)  # pyright: ignore[reportArgumentType]
+            self.bptt_state.stage(streams, final_states)  # pyright: ignore[reportArgumentType]
         return States([x, *layers[:-1], self.drop(layers[-1], rows)], rows)
 
     def input_vectors(self, tokens: Tensor) -> Tensor:
@@ -387,7 +388,7 @@ class RecurrentEncoder(RecurrentLMEncoder):
         x = self.embedding(tokens)
         if not self.training or not self.word_drop.p:
             return x
-        return x * self.word_drop(x.new_ones(self.embedding.vocabulary, 1))[tokens]
+        return x * self.word_drop(x.new_ones(self.embedding.vocab_size, 1))[tokens]
 
 
 # --- Bidirectional language model ---
@@ -398,7 +399,7 @@ class BiLMEncoder(RecurrentLMEncoder):
 
     A layer's vector is the concatenation of both directions; the embedding is repeated.
 
-    borders  start and end token of a text
+    boundary_ids  start and end token of a text
     """
 
     sees = "all"
@@ -406,25 +407,30 @@ class BiLMEncoder(RecurrentLMEncoder):
     def __init__(
         self,
         embedding: WordEmbedding | CharCNNEmbedding,
-        onward: RecurrentStack,
-        back: RecurrentStack,
+        forward_stack: RecurrentStack,
+        backward_stack: RecurrentStack,
         *,
-        borders: tuple[int, int],
+        boundary_ids: tuple[int, int],
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.embedding, self.onward, self.back, self.borders = embedding, onward, back, borders  # pyright: ignore[reportIncompatibleVariableOverride]
+        self.embedding, self.onward, self.back, self.boundary_ids = (
+            embedding,
+            forward_stack,
+            backward_stack,
+            boundary_ids,
+        )  # pyright: ignore[reportIncompatibleVariableOverride]
         self.drop = LockedDropout(dropout)
 
     @property
     def width(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return 2 * self.onward.recurrent_layers()[-1].out
 
-    def lower_parameters(self, layers: int) -> Iterator[nn.Parameter]:
-        """Parameters of the embedding and the first `layers` layers of both directions."""
+    def lower_parameters(self, num_layers: int) -> Iterator[nn.Parameter]:
+        """Parameters of the embedding and the first `num_layers` layers of both directions."""
         yield from self.embedding.parameters()
         for stack in (self.onward, self.back):
-            for layer in stack.recurrent_layers()[:layers]:
+            for layer in stack.recurrent_layers()[:num_layers]:
                 yield from layer.parameters()
 
     def forward(

@@ -48,28 +48,30 @@ class BidirectionalLayer(nn.Module):
 class Seq2SeqEncoder(nn.Module):
     """A stack of LSTM layers over the source.
 
-    inner  hidden size
-    way    "forward", "backward" (from the last token to the first), or "both", with half of the units each
+    inner      hidden size
+    direction  "forward", "backward" (from the last token to the first), or "both", with half of the units each
     """
 
     def __init__(
-        self, embedding: InputEmbedding, *, depth: int, inner: int, way: ReadingDirection, dropout: float = 0.0
+        self, embedding: InputEmbedding, *, depth: int, inner: int, direction: ReadingDirection, dropout: float = 0.0
     ) -> None:
         super().__init__()
         self.embedding, self.dropout = embedding, LockedDropout(dropout)
         widths = [embedding.width, *[inner] * (depth - 1)]
         self.layers = nn.ModuleList(
-            BidirectionalLayer(width, inner) if way == "both" else LSTMLayer(width, inner, backward=way == "backward")
+            BidirectionalLayer(width, inner)
+            if direction == "both"
+            else LSTMLayer(width, inner, backward=direction == "backward")
             for width in widths
         )
 
     def forward(self, tokens: Tensor, lengths: tuple[int, ...]) -> tuple[Tensor, list[RecurrentState]]:
         """(S, inner) last-layer states of all tokens, and the final state of each layer, (B, inner)."""
-        x, ends = self.embedding(tokens, lengths), []
+        x, final_states = self.embedding(tokens, lengths), []
         for layer in self.layers:
-            x, end = layer(self.dropout(x, lengths), lengths)
-            ends.append(end)
-        return x, ends
+            x, final_state = layer(self.dropout(x, lengths), lengths)
+            final_states.append(final_state)
+        return x, final_states
 
 
 class Seq2SeqDecoder(nn.Module):
@@ -78,38 +80,38 @@ class Seq2SeqDecoder(nn.Module):
     Without attention, a linear map (`narrow`) leads from the last layer to the size of the output embedding, if they
     differ.
 
-    scored  the output embedding: the input embedding itself if they are tied
-    look    attention over the encoder states
+    output_embedding  the input embedding itself if they are tied
+    attention         over the encoder states
     """
 
     def __init__(
         self,
         embedding: InputEmbedding,
-        scored: InputEmbedding,
+        output_embedding: InputEmbedding,
         *,
         depth: int,
         inner: int,
         dropout: float = 0.0,
-        look: GlobalAttention | None = None,
+        attention: GlobalAttention | None = None,
     ) -> None:
         super().__init__()
         self.embedding, self.width, self.depth, self.inner = embedding, embedding.width, depth, inner
         self.dropout = LockedDropout(dropout)
-        self.scored = None if scored is embedding else scored
-        self.layers = nn.ModuleList(LSTMLayer(inner if number else embedding.width, inner) for number in range(depth))
-        is_same_size = look is not None or inner == scored.width
-        self.narrow = None if is_same_size else deferred_linear(inner, scored.width, bias=False)
-        self.look = look
+        self.scored = None if output_embedding is embedding else output_embedding
+        self.layers = nn.ModuleList(LSTMLayer(inner if index else embedding.width, inner) for index in range(depth))
+        is_same_size = attention is not None or inner == output_embedding.width
+        self.narrow = None if is_same_size else deferred_linear(inner, output_embedding.width, bias=False)
+        self.look = attention
 
     def forward(
         self,
         tokens: Tensor,
         lengths: tuple[int, ...],
-        begin: Sequence[RecurrentState],
+        initial_states: Sequence[RecurrentState],
         memory: Tensor,
         memory_lengths: tuple[int, ...],
     ) -> States:
-        layers = self.states(tokens, lengths, begin)
+        layers = self.states(tokens, lengths, initial_states)
         if self.look is not None:
             layers[-1] = self.look(layers[-1], lengths, memory, memory_lengths)
         elif self.narrow is not None:
@@ -117,10 +119,12 @@ class Seq2SeqDecoder(nn.Module):
         layers[-1] = self.dropout(layers[-1], lengths)
         return States(layers, lengths)
 
-    def states(self, tokens: Tensor, lengths: tuple[int, ...], begin: Sequence[RecurrentState]) -> list[Tensor]:
+    def states(
+        self, tokens: Tensor, lengths: tuple[int, ...], initial_states: Sequence[RecurrentState]
+    ) -> list[Tensor]:
         """The embedding and the outputs of all layers, before attention."""
         layers = [self.embedding(tokens, lengths)]
-        for layer, state in zip(self.layers, begin, strict=True):
+        for layer, state in zip(self.layers, initial_states, strict=True):
             layers.append(layer(self.dropout(layers[-1], lengths), lengths, state)[0])
         return layers
 
@@ -167,9 +171,9 @@ class RecurrentEncoderDecoder(EncoderDecoderBase):
         self, tokens: Tensor, lengths: Lengths, source: Tensor, source_lengths: Lengths, positions: Tensor | None = None
     ) -> States:
         """Sequence i is decoded from sequence i of the `source`. `positions` is ignored: all are computed."""
-        rows, memory_lengths = to_lengths(lengths), to_lengths(source_lengths)
-        memory, ends = self.reader(source, memory_lengths)
-        return self.writer(tokens, rows, ends, memory, memory_lengths)
+        target_lengths, memory_lengths = to_lengths(lengths), to_lengths(source_lengths)
+        memory, final_states = self.reader(source, memory_lengths)
+        return self.writer(tokens, target_lengths, final_states, memory, memory_lengths)
 
 
 class AttentionEncoderDecoder(RecurrentEncoderDecoder):
@@ -185,12 +189,12 @@ class AttentionEncoderDecoder(RecurrentEncoderDecoder):
         self, tokens: Tensor, lengths: Lengths, source: Tensor, source_lengths: Lengths
     ) -> dict[str, list[list[Tensor]]]:
         """Attention weights for inspection: "cross" has one layer with the (1, n, m) weights of each sequence."""
-        rows, memory_lengths = to_lengths(lengths), to_lengths(source_lengths)
-        memory, ends = self.reader(source, memory_lengths)
-        state, look = self.writer.states(tokens, rows, ends)[-1], self.writer.look
-        assert look is not None
-        weights = look.attend(state, rows, memory, memory_lengths)[1]
-        row_weights = zip(weights, rows, memory_lengths, strict=True)
+        target_lengths, memory_lengths = to_lengths(lengths), to_lengths(source_lengths)
+        memory, final_states = self.reader(source, memory_lengths)
+        state, attention = self.writer.states(tokens, target_lengths, final_states)[-1], self.writer.look
+        assert attention is not None
+        weights = attention.attend(state, target_lengths, memory, memory_lengths)[1]
+        row_weights = zip(weights, target_lengths, memory_lengths, strict=True)
         return {"cross": [[row[None, :length, :source_length] for row, length, source_length in row_weights]]}
 
 
@@ -209,7 +213,7 @@ def pad_rows(x: Tensor, lengths: Sequence[int]) -> Tensor:
 
 
 def unpad_rows(x: Tensor, lengths: Sequence[int]) -> Tensor:
-    """(B, n, D) → (T, D), the inverse of `padded`."""
+    """(B, n, D) → (T, D), the inverse of `pad_rows`."""
     mask, flat = token_mask(lengths).flatten(), x.flatten(0, 1)
     return flat if mask.all() else flat.index_select(0, mask.nonzero().squeeze(1).to(x.device))
 
@@ -221,13 +225,15 @@ class BaseSeq2Seq:
     """Scores and generates translations: ids and numpy outside, torch inside. The model must not be trained."""
 
     encoder_type: ClassVar[type[Encoder]]
-    example: ClassVar[str]  # a model of this kind
+    example_model: ClassVar[str]  # a model of this kind
     encoder: Any
 
     def __init__(self, model: Model) -> None:
         encoder, head = model.encoder, dict(model.heads.items()).get("translation")
         if not isinstance(encoder, self.encoder_type) or not isinstance(head, LMHead):
-            raise ForebearError("this model does not translate", hint=f"ask one that was trained to: {self.example}")
+            raise ForebearError(
+                "this model does not translate", hint=f"ask one that was trained to: {self.example_model}"
+            )
         self.model, self.encoder, self.head = model.eval(), encoder, head
 
     @property
@@ -241,7 +247,7 @@ class BaseSeq2Seq:
         log_probs: list[np.ndarray] = [np.empty(0)] * len(targets)
         sizes = [len(source) + len(target) for source, target in zip(sources, targets, strict=True)]
         for batch in length_batches(sizes):
-            source_rows, target_rows = [sources[number] for number in batch], [targets[number] for number in batch]
+            source_rows, target_rows = [sources[index] for index in batch], [targets[index] for index in batch]
             decoder_inputs = [np.concatenate(([start], target[:-1])) for target in target_rows]
             lengths = [len(target) for target in target_rows]
             states = self.encoder(
@@ -251,8 +257,8 @@ class BaseSeq2Seq:
                 [len(source) for source in source_rows],
             )
             scores = self.head.log_probs(states.last, to_tensor(self.model, np.concatenate(target_rows)))
-            for number, row_scores in zip(batch, scores.cpu().split(lengths), strict=True):
-                log_probs[number] = row_scores.numpy()
+            for index, row_scores in zip(batch, scores.cpu().split(lengths), strict=True):
+                log_probs[index] = row_scores.numpy()
         return log_probs
 
 
@@ -269,20 +275,20 @@ Gates = Callable[[Tensor, Tensor], Tensor]  # input and state h → (B, 4 · inn
 class RecurrentSeq2Seq(BaseSeq2Seq):
     """Translation with a recurrent decoder; targets may have any length."""
 
-    encoder_type, example = RecurrentEncoderDecoder, "seq2seq"
+    encoder_type, example_model = RecurrentEncoderDecoder, "seq2seq"
     encoder: RecurrentEncoderDecoder
 
     @in_inference_mode
-    def begin(self, sources: Sequence[np.ndarray], start: int, room: int) -> Seq2SeqDecodingState:
-        """A decoding state with one hypothesis per source, which contains only `start`; `room` is not needed here."""
+    def begin(self, sources: Sequence[np.ndarray], start: int, max_tokens: int) -> Seq2SeqDecodingState:
+        """A decoding state with one hypothesis per source: only `start`. `max_tokens` is not needed here."""
         lengths = tuple(map(len, sources))
-        memory, ends = self.encoder.reader(to_tensor(self.model, np.concatenate(sources)), lengths)
-        look = self.encoder.writer.look
-        rows = Seq2SeqDecodingState(
-            self._decoder, ends, None if look is None else AttentionCache(look, memory, lengths)
+        memory, final_states = self.encoder.reader(to_tensor(self.model, np.concatenate(sources)), lengths)
+        attention = self.encoder.writer.look
+        decoding_state = Seq2SeqDecodingState(
+            self._decoder, final_states, None if attention is None else AttentionCache(attention, memory, lengths)
         )
-        rows.append(np.full(len(sources), start))
-        return rows
+        decoding_state.append(np.full(len(sources), start))
+        return decoding_state
 
     @cached_property
     def _decoder(self) -> PackedRecurrentDecoder:
@@ -292,25 +298,25 @@ class RecurrentSeq2Seq(BaseSeq2Seq):
 class PackedRecurrentDecoder(PackedDecoder):
     """A decoder and its head with packed weights, for one token of many hypotheses at a time."""
 
-    def __init__(self, writer: Seq2SeqDecoder, head: LMHead) -> None:
-        self.writer, self.head = writer, head
+    def __init__(self, decoder: Seq2SeqDecoder, head: LMHead) -> None:
+        self.writer, self.head = decoder, head
 
     @in_inference_mode
     def pack_layers(self, pack: PackFn) -> tuple[list[Gates], LinearFn, LinearFn]:
         """The layers, the map from the last state to the output, and the output projection."""
-        writer = self.writer
-        output_layer = writer.narrow if writer.look is None else writer.look.own
+        decoder = self.writer
+        output_layer = decoder.narrow if decoder.look is None else decoder.look.own
         output = _identity if output_layer is None else packed_linear(output_layer, pack)
-        return [_gates(layer, pack) for layer in writer.layers], output, packed_lm_head(self.head, pack)
+        return [_gates(layer, pack) for layer in decoder.layers], output, packed_lm_head(self.head, pack)
 
 
 class Seq2SeqDecodingState:
     """Decoding state of a recurrent encoder–decoder."""
 
     def __init__(
-        self, decoder: PackedRecurrentDecoder, states: Sequence[RecurrentState], looked_at: AttentionCache | None
+        self, decoder: PackedRecurrentDecoder, states: Sequence[RecurrentState], attention_cache: AttentionCache | None
     ) -> None:
-        self._decoder, self._attention_cache = decoder, looked_at
+        self._decoder, self._attention_cache = decoder, attention_cache
         self._states = list(states)
         self._pending_ids: np.ndarray | None = None
 
@@ -319,9 +325,13 @@ class Seq2SeqDecodingState:
         with inference_mode():
             self._step()
             h = self._states[-1][0]
-            _, out, vocabulary = self._decoder.packed_layers(len(h))
-            x = out(h) if self._attention_cache is None else torch.tanh(self._attention_cache.attend(h) + out(h))
-            return vocabulary(self._decoder.head.transform_states(x)).float().cpu().numpy()
+            _, project, lm_head = self._decoder.packed_layers(len(h))
+            x = (
+                project(h)
+                if self._attention_cache is None
+                else torch.tanh(self._attention_cache.attend(h) + project(h))
+            )
+            return lm_head(self._decoder.head.transform_states(x)).float().cpu().numpy()
 
     def append(self, ids: np.ndarray) -> None:
         with inference_mode():
@@ -345,28 +355,28 @@ class Seq2SeqDecodingState:
         ids = torch.from_numpy(self._pending_ids).to(self._states[0][0].device)
         embedding = self._decoder.writer.embedding
         x, self._pending_ids = embedding.token(ids) * embedding.scale, None
-        for number, gates in enumerate(layers):
-            h, c = self._states[number]
+        for index, gates in enumerate(layers):
+            h, c = self._states[index]
             i, f, g, o = gates(x, h).chunk(4, 1)
             c = torch.sigmoid(f).mul_(c).addcmul_(torch.sigmoid(i), torch.tanh(g))
             x = torch.sigmoid(o).mul_(torch.tanh(c))
-            self._states[number] = x, c
+            self._states[index] = x, c
 
 
 class AttentionCache:
     """Attention keys and values of the sources, computed once."""
 
-    def __init__(self, look: GlobalAttention, memory: Tensor, lengths: Sequence[int]) -> None:
+    def __init__(self, attention: GlobalAttention, memory: Tensor, lengths: Sequence[int]) -> None:
         """`memory` (T, inner) of all source tokens, and the lengths of the sources."""
-        self._look, self._sources = look, SourceRows(lengths, memory.device)
+        self._attention, self._sources = attention, SourceRows(lengths, memory.device)
         mask = self._sources.mask
         self._allowed = None if mask.all() else mask[:, None].to(memory.device)  # (S, 1, m)
-        self._projected_keys = look.similarity.project_keys(self._sources.pad(memory))
-        self._values = self._sources.pad(look.found(memory))  # (S, m, D)
+        self._projected_keys = attention.similarity.project_keys(self._sources.pad(memory))
+        self._values = self._sources.pad(attention.found(memory))  # (S, m, D)
 
     def attend(self, h: Tensor) -> Tensor:
         """(B, inner) states → (B, D) context vectors, already multiplied by the output matrix."""
-        scores = self._look.similarity.scores(self._sources.gather(h), self._projected_keys)
+        scores = self._attention.similarity.scores(self._sources.gather(h), self._projected_keys)
         return self._sources.scatter(attend_with_scores(scores, self._values, self._allowed)[0])
 
     def select(self, rows: np.ndarray) -> None:
@@ -403,23 +413,21 @@ def seq2seq_for(model: Model) -> TransformerSeq2Seq | RecurrentSeq2Seq:
 class TransformerSeq2Seq(BaseSeq2Seq):
     """Translation with a Transformer decoder and a KV cache."""
 
-    encoder_type, example = EncoderDecoder, "transformer"
+    encoder_type, example_model = EncoderDecoder, "transformer"
     encoder: EncoderDecoder
 
     @in_inference_mode
-    def begin(self, sources: Sequence[np.ndarray], start: int, room: int) -> TransformerDecodingState:
-        """A decoding state with one hypothesis per source, which contains only `start`; `room` is the maximum number of
-        tokens.
-        """
+    def begin(self, sources: Sequence[np.ndarray], start: int, max_tokens: int) -> TransformerDecodingState:
+        """A decoding state with one hypothesis per source: only `start`, before up to `max_tokens` tokens."""
         lengths = [len(source) for source in sources]
         source_states = self.encoder.reader(to_tensor(self.model, np.concatenate(sources)), lengths).last
         layers, _ = self._decoder.packed_layers(len(sources))
-        memory = EncoderMemory(layers, source_states, lengths, self._decoder.heads)
-        rows = TransformerDecodingState(
-            self._decoder, [np.empty(0, np.int64)] * len(sources), min(room, self.max_length), memory
+        memory = EncoderMemory(layers, source_states, lengths, self._decoder.num_heads)
+        decoding_state = TransformerDecodingState(
+            self._decoder, [np.empty(0, np.int64)] * len(sources), min(max_tokens, self.max_length), memory
         )
-        rows.append(np.full(len(sources), start))
-        return rows
+        decoding_state.append(np.full(len(sources), start))
+        return decoding_state
 
     @cached_property
     def _decoder(self) -> IncrementalDecoder:

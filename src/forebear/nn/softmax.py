@@ -41,10 +41,10 @@ def summed_cross_entropy(
     return -target_log_probs(lambda x: functional.linear(x, weight, bias), x, target, len(weight)).sum()
 
 
-def target_log_probs(score_fn: Callable[[Tensor], Tensor], x: Tensor, target: Tensor, vocabulary: int) -> Tensor:
+def target_log_probs(score_fn: Callable[[Tensor], Tensor], x: Tensor, target: Tensor, vocab_size: int) -> Tensor:
     """(N,) log softmax(score_fn(x))[target], where `score_fn` scores the whole vocabulary."""
     log_probs = torch.zeros(len(x), device=x.device)
-    for slice_ in row_slices(len(x), vocabulary):
+    for slice_ in row_slices(len(x), vocab_size):
         scores = score_fn(x[slice_]).float()
         target_scores = scores.gather(1, target[slice_, None])
         max_scores = scores.amax(1, keepdim=True)
@@ -53,10 +53,10 @@ def target_log_probs(score_fn: Callable[[Tensor], Tensor], x: Tensor, target: Te
     return log_probs
 
 
-def row_slices(rows: int, vocabulary: int) -> Iterator[slice]:
+def row_slices(num_rows: int, vocab_size: int) -> Iterator[slice]:
     """Slices of rows whose scores fit into a bounded memory."""
-    size = min(max(MAX_SCORES // vocabulary, MIN_ROWS), MAX_ROWS)
-    return (slice(first, min(first + size, rows)) for first in range(0, rows, size))
+    size = min(max(MAX_SCORES // vocab_size, MIN_ROWS), MAX_ROWS)
+    return (slice(first, min(first + size, num_rows)) for first in range(0, num_rows, size))
 
 
 class _CrossEntropyFunction(torch.autograd.Function):
@@ -75,13 +75,13 @@ class _CrossEntropyFunction(torch.autograd.Function):
                 x.to(compute_dtype), weight.to(compute_dtype), bias, target, smoothing
             )
         ctx.save_for_backward(*gradients)
-        ctx.kinds = x.dtype, weight.dtype
+        ctx.dtypes = x.dtype, weight.dtype
         return loss
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x_grad, weight_grad, bias_grad = ctx.saved_tensors
-        (scale,), (x_dtype, weight_dtype) = gradients, ctx.kinds
+        (scale,), (x_dtype, weight_dtype) = gradients, ctx.dtypes
         grads = [x_grad.mul_(scale).to(x_dtype), weight_grad.mul_(scale).to(weight_dtype)]
         return (*grads, bias_grad.mul_(scale) if bias_grad.numel() else None, None, None)
 
@@ -133,12 +133,12 @@ def _loss_and_gradients(
 
 def sampled_softmax_loss(x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, num_samples: int) -> Tensor:
     """Loss summed over (N,) targets, each among about `num_samples` of the (V, D) weights; x is (N, D)."""
-    vocabulary = len(weight)
-    sampled = torch.unique(sample_zipf(num_samples, vocabulary, x.device))
+    vocab_size = len(weight)
+    sampled = torch.unique(sample_zipf(num_samples, vocab_size, x.device))
     class_ids = torch.cat((sampled, target))
     vectors = weight.index_select(0, class_ids)
     sampled_vectors, target_vectors = vectors.split([len(sampled), len(target)])
-    offsets = -log_inclusion_prob(class_ids, vocabulary, num_samples)
+    offsets = -log_inclusion_prob(class_ids, vocab_size, num_samples)
     offsets = offsets if bias is None else offsets + bias[class_ids]
     sampled_offsets, target_offsets = offsets.split([len(sampled), len(target)])
     scores = torch.addmm(sampled_offsets, x, sampled_vectors.t())
@@ -147,25 +147,25 @@ def sampled_softmax_loss(x: Tensor, weight: Tensor, bias: Tensor | None, target:
     return (torch.logaddexp(torch.logsumexp(scores.float(), 1), target_scores.float()) - target_scores.float()).sum()
 
 
-def sample_zipf(count: int, vocabulary: int, device: torch.device) -> Tensor:
+def sample_zipf(count: int, vocab_size: int, device: torch.device) -> Tensor:
     """(count,) sampled ids, P(id) = log((id + 2) / (id + 1)) / log(V + 1)."""
     uniform = torch.rand(count, device=device, dtype=torch.float64)
-    ids = torch.exp(uniform * math.log(vocabulary + 1)).long() - 1
-    return ids.clamp(0, vocabulary - 1)
+    ids = torch.exp(uniform * math.log(vocab_size + 1)).long() - 1
+    return ids.clamp(0, vocab_size - 1)
 
 
-def zipf_probabilities(vocabulary: int) -> Tensor:
+def zipf_probabilities(vocab_size: int) -> Tensor:
     """(V,) Zipf probabilities: a prior for word frequencies before any text is seen."""
-    return _draw_probs(torch.arange(vocabulary), vocabulary)
+    return _draw_probs(torch.arange(vocab_size), vocab_size)
 
 
-def log_inclusion_prob(ids: Tensor, vocabulary: int, num_samples: int) -> Tensor:
+def log_inclusion_prob(ids: Tensor, vocab_size: int, num_samples: int) -> Tensor:
     """log P that an id is drawn at least once in `num_samples` draws."""
-    return torch.log(-torch.expm1(num_samples * torch.log1p(-_draw_probs(ids, vocabulary)))).float()
+    return torch.log(-torch.expm1(num_samples * torch.log1p(-_draw_probs(ids, vocab_size)))).float()
 
 
-def _draw_probs(ids: Tensor, vocabulary: int) -> Tensor:
-    return torch.log1p(1 / (ids.double() + 1)) / math.log(vocabulary + 1)
+def _draw_probs(ids: Tensor, vocab_size: int) -> Tensor:
+    return torch.log1p(1 / (ids.double() + 1)) / math.log(vocab_size + 1)
 
 
 # --- Adaptive softmax ---
@@ -176,13 +176,13 @@ CUTOFF_GROWTH = 4  # each cutoff is this many times the previous one
 SIZE_REDUCTION = 2  # each further cluster's projection is this many times smaller
 
 
-def cluster_cutoffs(vocabulary: int) -> tuple[int, ...]:
+def cluster_cutoffs(vocab_size: int) -> tuple[int, ...]:
     """First id of each cluster of rarer words; none for small vocabularies.
 
     Cutoffs do not depend on the vocabulary size, so a growing vocabulary only changes the last cluster.
     """
     cutoffs, cutoff = [], NUM_FREQUENT
-    while cutoff < vocabulary:
+    while cutoff < vocab_size:
         cutoffs.append(cutoff)
         cutoff *= CUTOFF_GROWTH
     return tuple(cutoffs)
@@ -191,102 +191,107 @@ def cluster_cutoffs(vocabulary: int) -> tuple[int, ...]:
 class TailCluster(nn.Module):
     """A cluster of rarer words: a projection to a smaller size, and a score per word."""
 
-    def __init__(self, inputs: int, inner: int, words: int) -> None:
+    def __init__(self, inputs: int, projection_size: int, num_words: int) -> None:
         super().__init__()
-        self.narrow, self.scores = deferred_linear(inputs, inner, bias=False), deferred_linear(inner, words)
+        self.narrow, self.scores = (
+            deferred_linear(inputs, projection_size, bias=False),
+            deferred_linear(projection_size, num_words),
+        )
 
 
 class AdaptiveSoftmax(nn.Module):
-    """(N, inputs) vectors → probabilities of `vocabulary` words.
+    """(N, inputs) vectors → probabilities of `vocab_size` words.
 
     Biases start at the log of Zipf's law: else hundreds of steps are spent on learning word frequencies.
 
-    borders  first id of each cluster; none: a full softmax
-    sampled  number of negatives of the sampled softmax in training (full softmax only); 0: all words
+    cutoffs      first id of each cluster; none: a full softmax
+    num_samples  number of negatives of the sampled softmax in training (full softmax only); 0: all words
     """
 
-    def __init__(self, inputs: int, vocabulary: int, borders: tuple[int, ...] = (), *, sampled: int = 0) -> None:
+    def __init__(self, inputs: int, vocab_size: int, cutoffs: tuple[int, ...] = (), *, num_samples: int = 0) -> None:
         super().__init__()
-        self.vocabulary, self.borders = vocabulary, borders
-        self.draws = sampled if sampled < vocabulary else 0
-        ends = (*borders, vocabulary)
-        self.frequent = ends[0]
-        self.scores = deferred_linear(inputs, self.frequent + len(borders))  # cluster entries follow the words
+        self.vocab_size, self.cutoffs = vocab_size, cutoffs
+        self.num_samples = num_samples if num_samples < vocab_size else 0
+        cluster_ends = (*cutoffs, vocab_size)
+        self.num_frequent = cluster_ends[0]
+        self.scores = deferred_linear(inputs, self.num_frequent + len(cutoffs))  # cluster entries follow the words
         self.groups = nn.ModuleList(
-            TailCluster(inputs, max(1, inputs // SIZE_REDUCTION**number), ends[number] - ends[number - 1])
-            for number in range(1, len(ends))
+            TailCluster(inputs, max(1, inputs // SIZE_REDUCTION**index), cluster_ends[index] - cluster_ends[index - 1])
+            for index in range(1, len(cluster_ends))
         )
-        frequent, *tail = zipf_probabilities(vocabulary).tensor_split(borders)
-        set_initial_values(self.scores, bias=torch.cat((frequent, *(group.sum()[None] for group in tail))).log())
-        for group, probabilities in zip(self._clusters(), tail, strict=True):
+        num_frequent, *tail_probabilities = zipf_probabilities(vocab_size).tensor_split(cutoffs)
+        set_initial_values(
+            self.scores, bias=torch.cat((num_frequent, *(cluster.sum()[None] for cluster in tail_probabilities))).log()
+        )
+        for group, probabilities in zip(self._clusters(), tail_probabilities, strict=True):
             set_initial_values(group.scores, bias=probabilities.log())
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, V) log P of all words up to a constant."""
-        if not self.borders:
+        if not self.cutoffs:
             return self.scores(x)
         head_log_probs = self.scores(x).log_softmax(1)
-        parts = [head_log_probs[:, : self.frequent]]
-        for number, group in enumerate(self._clusters()):
-            tail_log_probs = group.scores(group.narrow(x)).log_softmax(1)
-            parts.append(head_log_probs[:, self.frequent + number, None] + tail_log_probs)
+        parts = [head_log_probs[:, : self.num_frequent]]
+        for index, cluster in enumerate(self._clusters()):
+            tail_log_probs = cluster.scores(cluster.narrow(x)).log_softmax(1)
+            parts.append(head_log_probs[:, self.num_frequent + index, None] + tail_log_probs)
         return torch.cat(parts, 1)
 
     def log_probs(self, x: Tensor, target: Tensor) -> Tensor:
         """(N,) log P of these words."""
-        head_targets, groups = self._split_targets(target)
-        log_probs = target_log_probs(self.scores, x, head_targets, self.frequent + len(self.borders))
-        for group, (row_ids, words) in zip(self._clusters(), groups, strict=True):
-            score_fn, size = partial(_cluster_scores, group), group.scores.out_features
+        head_targets, cluster_targets = self._split_targets(target)
+        log_probs = target_log_probs(self.scores, x, head_targets, self.num_frequent + len(self.cutoffs))
+        for cluster, (row_ids, words) in zip(self._clusters(), cluster_targets, strict=True):
+            score_fn, size = partial(_cluster_scores, cluster), cluster.scores.out_features
             log_probs[row_ids] += target_log_probs(score_fn, x[row_ids], words, size)
         return log_probs
 
     def loss(self, x: Tensor, target: Tensor) -> Tensor:
         """Cross-entropy summed over these words; its cost grows with the clusters they are in."""
-        if self.draws and self.training:
-            return sampled_softmax_loss(x, self.scores.weight, self.scores.bias, target, self.draws)
-        head_targets, groups = self._split_targets(target)
+        if self.num_samples and self.training:
+            return sampled_softmax_loss(x, self.scores.weight, self.scores.bias, target, self.num_samples)
+        head_targets, cluster_targets = self._split_targets(target)
         total = summed_cross_entropy(x, self.scores.weight, self.scores.bias, head_targets)
-        for group, (row_ids, words) in zip(self._clusters(), groups, strict=True):
-            projected = group.narrow(x[row_ids])
-            total = total + summed_cross_entropy(projected, group.scores.weight, group.scores.bias, words)
+        for cluster, (row_ids, words) in zip(self._clusters(), cluster_targets, strict=True):
+            projected = cluster.narrow(x[row_ids])
+            total = total + summed_cross_entropy(projected, cluster.scores.weight, cluster.scores.bias, words)
         return total
 
     def _split_targets(self, target: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
         """Targets of the head, and for each cluster the rows in it with their targets."""
-        if not self.borders:
+        if not self.cutoffs:
             return target, []
-        group = torch.bucketize(target, torch.tensor(self.borders, device=target.device), right=True)
-        head_targets = torch.where(group > 0, self.frequent - 1 + group, target)
-        rows = [(group == number).nonzero().squeeze(1) for number in range(1, len(self.borders) + 1)]
+        cluster_ids = torch.bucketize(target, torch.tensor(self.cutoffs, device=target.device), right=True)
+        head_targets = torch.where(cluster_ids > 0, self.num_frequent - 1 + cluster_ids, target)
+        rows = [(cluster_ids == index).nonzero().squeeze(1) for index in range(1, len(self.cutoffs) + 1)]
         return head_targets, [
-            (row_ids, target[row_ids] - cutoff) for row_ids, cutoff in zip(rows, self.borders, strict=True)
+            (row_ids, target[row_ids] - cutoff) for row_ids, cutoff in zip(rows, self.cutoffs, strict=True)
         ]
 
     def _clusters(self) -> list[TailCluster]:
-        return [group for group in self.groups if isinstance(group, TailCluster)]
+        return [cluster for cluster in self.groups if isinstance(cluster, TailCluster)]
 
 
-def _cluster_scores(group: TailCluster, x: Tensor) -> Tensor:
-    return group.scores(group.narrow(x))
+def _cluster_scores(cluster: TailCluster, x: Tensor) -> Tensor:
+    return cluster.scores(cluster.narrow(x))
 
 
 class SoftmaxHead(TokenHead):
-    """Language-model head with its own softmax, or one `shared` with another head.
+    """Language-model head with its own softmax, or one that another head holds (`is_shared`).
 
-    first  start of the states' slice that is read: heads of two directions may share a softmax
+    input_offset  start of the states' slice that is read: heads of two directions may share a softmax
     """
 
-    def __init__(self, softmax: AdaptiveSoftmax, *, first: int = 0, shared: bool = False) -> None:
+    def __init__(self, softmax: AdaptiveSoftmax, *, input_offset: int = 0, is_shared: bool = False) -> None:
         super().__init__()
-        self.first = first
+        self.input_offset = input_offset
         self._shared_softmax = (softmax,)  # in a tuple, so that a shared softmax is not registered twice
-        if not shared:
+        if not is_shared:
             self.softmax = softmax
 
     @property
     def vocab_size(self) -> int:
-        return self._shared_softmax[0].vocabulary
+        return self._shared_softmax[0].vocab_size
 
     def forward(self, states: States) -> Tensor:
         """(T, V) log P up to a constant."""
@@ -310,4 +315,4 @@ class SoftmaxHead(TokenHead):
 
     def _select_inputs(self, x: Tensor) -> Tensor:
         width = self._shared_softmax[0].scores.in_features
-        return x if x.shape[1] == width else x[:, self.first : self.first + width]
+        return x if x.shape[1] == width else x[:, self.input_offset : self.input_offset + width]

@@ -18,8 +18,8 @@ from forebear.nn.layers import Initializable, deferred_linear
 from forebear.nn.nnlm import WordEmbedding
 from forebear.nn.recurrent import LSTMLayer
 
-SPANS = (3, 4, 5)  # filter widths in words (Kim 2014)
-MARGIN = max(SPANS) - 1  # zeros between texts, so that no filter spans two
+FILTER_WIDTHS = (3, 4, 5)  # filter widths in words (Kim 2014)
+TEXT_GAP = max(FILTER_WIDTHS) - 1  # zeros between texts, so that no filter spans two
 ATTENTION_SHARPNESS = 10.0  # factor of the cosines: attention concentrates on similar words
 MIN_NORM = 1e-6  # lower bound of vector norms
 
@@ -50,9 +50,9 @@ class PointwiseLayer(nn.Module):
 class DeferredConv1d(nn.Conv1d, Initializable):
     """`nn.Conv1d` without initialization."""
 
-    def __init__(self, width: int, out: int, span: int) -> None:
-        super().__init__(width, out, span, device="meta")
-        self.spread = (width * span) ** -0.5
+    def __init__(self, input_size: int, num_filters: int, filter_width: int) -> None:
+        super().__init__(input_size, num_filters, filter_width, device="meta")
+        self.init_std = (input_size * filter_width) ** -0.5
 
     def reset_parameters(self) -> None: ...
 
@@ -62,14 +62,18 @@ class ConvolutionLayer(nn.Module):
 
     def __init__(self, input_size: int, width: int) -> None:
         super().__init__()
-        counts = {span: (width + number) // len(SPANS) for number, span in enumerate(SPANS)}
-        self.filters = nn.ModuleList(DeferredConv1d(input_size, count, span) for span, count in counts.items() if count)
+        num_filters = {
+            filter_width: (width + index) // len(FILTER_WIDTHS) for index, filter_width in enumerate(FILTER_WIDTHS)
+        }
+        self.filters = nn.ModuleList(
+            DeferredConv1d(input_size, count, span) for span, count in num_filters.items() if count
+        )
 
     def forward(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
         """Texts are concatenated with zeros between them: no filter spans two texts."""
         sizes, texts = torch.tensor(lengths, device=x.device), torch.arange(1, len(lengths) + 1, device=x.device)
-        positions = torch.arange(len(x), device=x.device) + MARGIN * texts.repeat_interleave(sizes)
-        padded = x.new_zeros(len(x) + MARGIN * (len(lengths) + 1), x.shape[1]).index_copy(0, positions, x).t()[None]
+        positions = torch.arange(len(x), device=x.device) + TEXT_GAP * texts.repeat_interleave(sizes)
+        padded = x.new_zeros(len(x) + TEXT_GAP * (len(lengths) + 1), x.shape[1]).index_copy(0, positions, x).t()[None]
         outputs = []
         for layer in self.filters:
             assert isinstance(layer, DeferredConv1d)
@@ -97,32 +101,32 @@ TASK_ENCODERS = {"mean": PointwiseLayer, "convolution": ConvolutionLayer, "recur
 class TaskEncoder(Encoder):
     """Word vectors and a task encoder over them.
 
-    reader  "mean", "convolution", "recurrent"; None: the word vectors themselves, without parameters
-    width   output size of the reader
-    pairs   whether sequences hold two texts to be compared
+    kind     "mean", "convolution", "recurrent"; None: the word vectors themselves, without parameters
+    width    output size of the task encoder
+    is_pair  whether sequences hold two texts to be compared
     """
 
     depth, max_length, sees = 1, None, "text"
     embedding: WordEmbedding
 
     def __init__(
-        self, words: WordEmbedding, *, reader: str | None, width: int, pairs: bool, dropout: float = 0.0
+        self, words: WordEmbedding, *, kind: str | None, width: int, is_pair: bool, dropout: float = 0.0
     ) -> None:
         super().__init__()
         self.dropout = nn.Dropout(dropout)
-        self.embedding, self.pairs = words, pairs  # pyright: ignore[reportIncompatibleVariableOverride]
-        self.width = words.width if reader is None else width
-        self.matching = DecomposableAttention(words.width, width) if pairs and reader is not None else None
+        self.embedding, self.is_pair = words, is_pair  # pyright: ignore[reportIncompatibleVariableOverride]
+        self.width = words.width if kind is None else width
+        self.matching = DecomposableAttention(words.width, width) if is_pair and kind is not None else None
         input_size = words.width if self.matching is None else width
-        self.body = None if reader is None else TASK_ENCODERS[reader](input_size, width)
+        self.body = None if kind is None else TASK_ENCODERS[kind](input_size, width)
 
     @property
     def widths(self) -> tuple[int, int]:
         return self.embedding.width, self.width
 
-    def lower_parameters(self, layers: int) -> Iterator[nn.Parameter]:
+    def lower_parameters(self, num_layers: int) -> Iterator[nn.Parameter]:
         """The word vectors; with the one layer, all parameters."""
-        yield from self.embedding.parameters() if layers < 1 else self.parameters()
+        yield from self.embedding.parameters() if num_layers < 1 else self.parameters()
 
     def forward(
         self, tokens: Tensor, lengths: Lengths, segments: Tensor | None = None, positions: Tensor | None = None
@@ -130,7 +134,7 @@ class TaskEncoder(Encoder):
         rows = to_lengths(lengths)
         x = self.dropout(self.embedding(tokens))
         y, texts = x, rows
-        if self.pairs:
+        if self.is_pair:
             texts = split_text_lengths(rows, segments)
             other = attend_other_text(x, texts)
             y = (x - other).abs() if self.matching is None else self.matching(x, other)
@@ -139,14 +143,14 @@ class TaskEncoder(Encoder):
         return States([x, y], rows)
 
 
-def split_text_lengths(rows: tuple[int, ...], segments: Tensor | None) -> tuple[int, ...]:
+def split_text_lengths(row_lengths: tuple[int, ...], segments: Tensor | None) -> tuple[int, ...]:
     """Lengths of the first and second text of each sequence in turn; either may be empty."""
     if segments is None:
-        return tuple(text_length for length in rows for text_length in (length, 0))
-    second_lengths = [int(row.sum()) for row in segments.split(list(rows))]
+        return tuple(text_length for length in row_lengths for text_length in (length, 0))
+    second_lengths = [int(row.sum()) for row in segments.split(list(row_lengths))]
     return tuple(
         text_length
-        for length, second in zip(rows, second_lengths, strict=True)
+        for length, second in zip(row_lengths, second_lengths, strict=True)
         for text_length in (length - second, second)
     )
 
@@ -164,15 +168,17 @@ def attend_other_text(x: Tensor, texts: tuple[int, ...]) -> Tensor:
     ]  # padding gets no attention
     first, second = (vectors / vectors.norm(dim=2, keepdim=True).clamp(min=MIN_NORM) for vectors in padded)
     scores = ATTENTION_SHARPNESS * first @ second.transpose(1, 2)
-    of_first = _attend_to_words(scores, padded[1], masks[1])[masks[0]]
-    of_second = _attend_to_words(scores.transpose(1, 2), padded[0], masks[0])[masks[1]]
+    first_contexts = _attend_to_words(scores, padded[1], masks[1])[masks[0]]
+    second_contexts = _attend_to_words(scores.transpose(1, 2), padded[0], masks[0])[masks[1]]
     text_index = (torch.arange(len(texts), device=x.device) % 2).repeat_interleave(sizes)
-    return torch.cat((of_first, of_second))[text_index.argsort(stable=True).argsort()]  # back to the original order
+    return torch.cat((first_contexts, second_contexts))[
+        text_index.argsort(stable=True).argsort()
+    ]  # back to the original order
 
 
-def _attend_to_words(scores: Tensor, vectors: Tensor, inside: Tensor) -> Tensor:
+def _attend_to_words(scores: Tensor, vectors: Tensor, is_word: Tensor) -> Tensor:
     """(B, n, m) scores and (B, m, D) vectors → (B, n, D)."""
-    scores = scores.masked_fill(~inside[:, None], float("-inf"))
+    scores = scores.masked_fill(~is_word[:, None], float("-inf"))
     return functional.pad(scores, (0, 1)).softmax(2)[..., :-1] @ vectors
 
 
@@ -182,12 +188,12 @@ def _attend_to_words(scores: Tensor, vectors: Tensor, inside: Tensor) -> Tensor:
 class ScalarMixEncoder(Encoder):
     """A task encoder over a pre-trained encoder `inner`, whose first layer are the word vectors x.
 
-    reader  "mean", "convolution" or "recurrent"
-    width   output size of the reader; None: that of x
-    place   where the mix is added: "before", the reader's input is [x; mix]; "after", its output is [output; mix];
-            "both", with separate weights. Only layers of the last layer's size are mixed
-    normed  whether layers are normalized before mixing
-    pairs   whether sequences hold two texts to be compared
+    kind          "mean", "convolution" or "recurrent"
+    width         output size of the task encoder; None: that of x
+    mix_position  where the mix is added: "before", the task encoder's input is [x; mix]; "after", its output is
+                  [output; mix]; "both", with separate weights. Only layers of the last layer's size are mixed
+    normalize     whether layers are normalized before mixing
+    is_pair       whether sequences hold two texts to be compared
     """
 
     depth, sees = 1, "all"
@@ -196,31 +202,31 @@ class ScalarMixEncoder(Encoder):
         self,
         inner: Encoder,
         *,
-        reader: str,
+        kind: str,
         width: int | None,
-        place: str = "before",
-        normed: bool = False,
-        pairs: bool = False,
+        mix_position: str = "before",
+        normalize: bool = False,
+        is_pair: bool = False,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.inner, self.pairs, self.dropout = inner, pairs, nn.Dropout(dropout)
+        self.inner, self.is_pair, self.dropout = inner, is_pair, nn.Dropout(dropout)
         assert inner.embedding is not None
         word_size = inner.embedding.width  # the embedding layer of a biLM repeats x
-        reader_size = width or 2 * ((word_size + 1) // 2)
-        before, after = place in ("before", "both"), place in ("after", "both")
+        output_size = width or 2 * ((word_size + 1) // 2)
+        before, after = mix_position in ("before", "both"), mix_position in ("after", "both")
         layer_sizes = inner.widths
         first_layer = next(layer for layer in range(len(layer_sizes)) if {*layer_sizes[layer:]} == {inner.width})
         self.mixtures = nn.ModuleDict()
         for name, is_used in (("before", before), ("after", after)):
             if is_used:
-                self.mixtures[name] = ScalarMix(inner.depth, normed=normed, first=first_layer)
-        self.first = word_size
+                self.mixtures[name] = ScalarMix(inner.depth, normalize=normalize, first_layer=first_layer)
+        self.word_size = word_size
         input_size = word_size + (inner.width if before else 0)
-        self.matching = DecomposableAttention(input_size, reader_size) if pairs else None
-        self.body = TASK_ENCODERS[reader](reader_size if pairs else input_size, reader_size)
-        self.width = reader_size + (inner.width if after else 0)
-        self.given = input_size
+        self.matching = DecomposableAttention(input_size, output_size) if is_pair else None
+        self.body = TASK_ENCODERS[kind](output_size if is_pair else input_size, output_size)
+        self.width = output_size + (inner.width if after else 0)
+        self.input_size = input_size
 
     @property
     def max_length(self) -> int | None:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -231,12 +237,12 @@ class ScalarMixEncoder(Encoder):
         return self.inner.embedding
 
     @property
-    def borders(self) -> tuple[int, int] | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.inner.borders
+    def boundary_ids(self) -> tuple[int, int] | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.inner.boundary_ids
 
     @property
     def widths(self) -> tuple[int, int]:
-        return self.given, self.width
+        return self.input_size, self.width
 
     def train(self, mode: bool = True) -> ScalarMixEncoder:
         """A frozen pre-trained encoder stays in evaluation mode (no dropout)."""
@@ -244,9 +250,9 @@ class ScalarMixEncoder(Encoder):
         self.inner.train(mode and any(parameter.requires_grad for parameter in self.inner.parameters()))
         return self
 
-    def lower_parameters(self, layers: int) -> Iterator[nn.Parameter]:
+    def lower_parameters(self, num_layers: int) -> Iterator[nn.Parameter]:
         """The pre-trained encoder; with the one layer, all parameters."""
-        yield from self.inner.parameters() if layers < 1 else self.parameters()
+        yield from self.inner.parameters() if num_layers < 1 else self.parameters()
 
     def forward(
         self, tokens: Tensor, lengths: Lengths, segments: Tensor | None = None, positions: Tensor | None = None
@@ -254,7 +260,7 @@ class ScalarMixEncoder(Encoder):
         states: States = self.inner(tokens, lengths)
         rows, token_ids = states.lengths, torch.arange(len(tokens), device=tokens.device)
         mixed = {name: self.dropout(mixture(states, token_ids)) for name, mixture in self.mixtures.items()}
-        x = self.dropout(states.layers[0][:, : self.first])
+        x = self.dropout(states.layers[0][:, : self.word_size])
         x = torch.cat((x, mixed["before"]), 1) if "before" in mixed else x
         y, texts = x, rows
         if self.matching is not None:

@@ -28,10 +28,10 @@ class TransformerBlock(nn.Module):
     def __init__(
         self,
         width: int,
-        heads: int,
+        num_heads: int,
         inner: int,
         *,
-        norm_place: NormPosition,
+        norm_position: NormPosition,
         sees: Sees,
         activation: Activation,
         dropout: float,
@@ -40,14 +40,14 @@ class TransformerBlock(nn.Module):
         output_scale: float,
     ) -> None:
         super().__init__()
-        self.norm_place, self.activation, self.dropout = norm_place, activation, nn.Dropout(dropout)
+        self.norm_position, self.activation, self.dropout = norm_position, activation, nn.Dropout(dropout)
         self.attention = SelfAttention(
-            width, heads, past_only=sees == "past", dropout=attention_dropout, output_scale=output_scale
+            width, num_heads, past_only=sees == "past", dropout=attention_dropout, output_scale=output_scale
         )
-        crosses = self.has_cross_attention
-        self.cross = CrossAttention(width, heads, output_scale=output_scale) if crosses else None
+        has_cross = self.has_cross_attention
+        self.cross = CrossAttention(width, num_heads, output_scale=output_scale) if has_cross else None
         self.attention_norm = deferred_layer_norm(width, epsilon)
-        self.cross_norm = deferred_layer_norm(width, epsilon) if crosses else None
+        self.cross_norm = deferred_layer_norm(width, epsilon) if has_cross else None
         self.feedforward_norm = deferred_layer_norm(width, epsilon)
         self.expand = deferred_linear(width, inner)
         self.contract = deferred_linear(inner, width, width=width, scale=output_scale)
@@ -55,14 +55,14 @@ class TransformerBlock(nn.Module):
     def forward(self, x: Tensor, lengths: tuple[int, ...], positions: Tensor | None = None) -> Tensor:
         """(T, D) → (T, D), or (len(positions), D) for these tokens only."""
         residual = x if positions is None else x[positions]
-        if self.norm_place == "pre":
+        if self.norm_position == "pre":
             x = residual + self.dropout(self.attention(self.attention_norm(x), lengths, positions))
             return x + self.dropout(self.feedforward(self.feedforward_norm(x)))
         x = self.attention_norm(residual + self.dropout(self.attention(x, lengths, positions)))
         return self.feedforward_norm(x + self.dropout(self.feedforward(x)))
 
     def attention_weights(self, x: Tensor, lengths: tuple[int, ...]) -> list[Tensor]:
-        return self.attention.attention_weights(self.attention_norm(x) if self.norm_place == "pre" else x, lengths)
+        return self.attention.attention_weights(self.attention_norm(x) if self.norm_position == "pre" else x, lengths)
 
     def feedforward(self, x: Tensor) -> Tensor:
         return self.contract(ACTIVATIONS[self.activation](self.expand(x)))
@@ -91,7 +91,7 @@ class Transformer(Encoder):
         *,
         depth: int,
         width: int,
-        heads: int,
+        num_heads: int,
         inner: int,
         norm: NormPosition,
         sees: Sees,
@@ -102,21 +102,27 @@ class Transformer(Encoder):
         epsilon: float = 1e-5,
     ) -> None:
         super().__init__()
-        if width % heads:
+        if width % num_heads:
             raise InputError(
-                f"a width of {width} cannot be divided among {heads} heads",
-                hint=f"choose a width that is a multiple of {heads}, or other heads",
+                f"a width of {width} cannot be divided among {num_heads} heads",
+                hint=f"choose a width that is a multiple of {num_heads}, or other heads",
             )
         self.embedding, self.width, self.depth = embedding, width, depth  # pyright: ignore[reportIncompatibleVariableOverride]
-        self.norm_place, self.sees, self.activation, self.heads, self.epsilon = norm, sees, activation, heads, epsilon
+        self.norm_position, self.sees, self.activation, self.heads, self.epsilon = (
+            norm,
+            sees,
+            activation,
+            num_heads,
+            epsilon,
+        )
         # Each residual sum adds variance: GPT-2 scales the output layers by the inverse root of their number.
         scale = (self.sums_per_block * depth) ** -0.5 if norm == "pre" else 1.0
         self.blocks = nn.ModuleList(
             self.block_class(
                 width,
-                heads,
+                num_heads,
                 inner,
-                norm_place=norm,
+                norm_position=norm,
                 sees=sees,
                 activation=activation,
                 dropout=dropout,
@@ -133,13 +139,13 @@ class Transformer(Encoder):
     def max_length(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.embedding.positions
 
-    def lower_parameters(self, layers: int) -> Iterator[nn.Parameter]:
-        """Parameters of the embedding and the first `layers` layers."""
+    def lower_parameters(self, num_layers: int) -> Iterator[nn.Parameter]:
+        """Parameters of the embedding and the first `num_layers` layers."""
         yield from self.embedding.parameters()
         yield from self.project.parameters() if self.project is not None else ()
-        for block in self.blocks[: min(layers, 1) if len(self.blocks) < self.depth else layers]:
+        for block in self.blocks[: min(num_layers, 1) if len(self.blocks) < self.depth else num_layers]:
             yield from block.parameters()
-        if layers >= self.depth and self.final_norm is not None:
+        if num_layers >= self.depth and self.final_norm is not None:
             yield from self.final_norm.parameters()
 
     def forward(
@@ -150,9 +156,9 @@ class Transformer(Encoder):
         positions = positions if self.sees == "all" else None  # causal models are supervised at every token
         x = self.embedding(tokens, rows, segments)
         layers = [x if self.project is None else self.project(x)]
-        for number in range(self.depth):
-            block_positions = positions if number == self.depth - 1 else None
-            layers.append(self.blocks[number % len(self.blocks)](layers[-1], rows, block_positions))
+        for index in range(self.depth):
+            block_positions = positions if index == self.depth - 1 else None
+            layers.append(self.blocks[index % len(self.blocks)](layers[-1], rows, block_positions))
         if self.final_norm is not None:
             layers[-1] = self.final_norm(layers[-1])
         return States(layers, rows, positions)
@@ -161,8 +167,8 @@ class Transformer(Encoder):
         """Attention weights for inspection: for each layer the (H, n, n) weights of each sequence."""
         states = self(tokens, lengths, segments)
         maps = []
-        for number, x in enumerate(states.layers[:-1]):
-            block = self.blocks[number % len(self.blocks)]
+        for index, x in enumerate(states.layers[:-1]):
+            block = self.blocks[index % len(self.blocks)]
             assert isinstance(block, TransformerBlock)
             maps.append(block.attention_weights(x, states.lengths))
         return maps
@@ -182,7 +188,7 @@ class DecoderBlock(TransformerBlock):
         self, x: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]
     ) -> Tensor:
         """(T, D) targets and (S, D) memory → (T, D)."""
-        if self.norm_place == "pre":
+        if self.norm_position == "pre":
             x = x + self.dropout(self.attention(self.attention_norm(x), lengths))
             x = x + self.dropout(self.cross(self.cross_norm(x), lengths, memory, memory_lengths))
             return x + self.dropout(self.feedforward(self.feedforward_norm(x)))
@@ -194,7 +200,7 @@ class DecoderBlock(TransformerBlock):
         self, x: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]
     ) -> tuple[list[Tensor], list[Tensor]]:
         """Self-attention (H, n, n) and cross-attention (H, n, m) weights of each sequence."""
-        norm_first = self.norm_place == "pre"
+        norm_first = self.norm_position == "pre"
         normalized = self.attention_norm(x) if norm_first else x
         attended = x + self.attention(normalized, lengths)
         queries = self.cross_norm(attended) if norm_first else self.attention_norm(attended)
@@ -237,8 +243,8 @@ class EncoderDecoder(EncoderDecoderBase):
         self, tokens: Tensor, lengths: Lengths, source: Tensor, source_lengths: Lengths, positions: Tensor | None = None
     ) -> States:
         """Sequence i attends to sequence i of the `source`. `positions` is ignored: all are computed."""
-        rows, source_rows = to_lengths(lengths), to_lengths(source_lengths)
-        return self.writer(tokens, rows, self.reader(source, source_rows).last, source_rows)
+        target_lengths, memory_lengths = to_lengths(lengths), to_lengths(source_lengths)
+        return self.writer(tokens, target_lengths, self.reader(source, memory_lengths).last, memory_lengths)
 
     def attention_maps(
         self, tokens: Tensor, lengths: Lengths, source: Tensor, source_lengths: Lengths
@@ -247,13 +253,13 @@ class EncoderDecoder(EncoderDecoderBase):
 
         "read" (H, m, m) within the source, "written" (H, n, n) within the target, "cross" (H, n, m) between them.
         """
-        rows, source_rows = to_lengths(lengths), to_lengths(source_lengths)
-        memory = self.reader(source, source_rows).last
-        states = self.writer(tokens, rows, memory, source_rows)
-        written, cross = [], []
+        target_lengths, memory_lengths = to_lengths(lengths), to_lengths(source_lengths)
+        memory = self.reader(source, memory_lengths).last
+        states = self.writer(tokens, target_lengths, memory, memory_lengths)
+        self_maps, cross_maps = [], []
         for block, x in zip(self.writer.blocks, states.layers[:-1], strict=True):
             assert isinstance(block, DecoderBlock)
-            self_weights, cross_weights = block.attention_weights(x, rows, memory, source_rows)
-            written.append(self_weights)
-            cross.append(cross_weights)
-        return {"read": self.reader.attention_maps(source, source_rows), "written": written, "cross": cross}
+            self_weights, cross_weights = block.attention_weights(x, target_lengths, memory, memory_lengths)
+            self_maps.append(self_weights)
+            cross_maps.append(cross_weights)
+        return {"read": self.reader.attention_maps(source, memory_lengths), "written": self_maps, "cross": cross_maps}

@@ -46,20 +46,20 @@ def packed_lm_head(head: LMHead, pack: PackFn) -> LinearFn:
 class PackedDecoder(ABC):
     """A decoder whose weights are packed at first use: in one layout for a single sequence, in another for several."""
 
-    def packed_layers(self, rows: int) -> Any:
+    def packed_layers(self, num_rows: int) -> Any:
         """What `pack_layers` returns, packed for this many sequences at a time."""
-        return self._for_one_row if rows == 1 else self._for_rows
+        return self._packed_for_vector if num_rows == 1 else self._packed_for_matrix
 
     @abstractmethod
     def pack_layers(self, pack: PackFn) -> Any:
         """The layers as functions."""
 
     @cached_property
-    def _for_one_row(self) -> Any:
+    def _packed_for_vector(self) -> Any:
         return self.pack_layers(pack_for_vector)
 
     @cached_property
-    def _for_rows(self) -> Any:
+    def _packed_for_matrix(self) -> Any:
         return self.pack_layers(pack_for_matrix)
 
 

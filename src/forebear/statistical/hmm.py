@@ -73,7 +73,7 @@ class HMMParameters:
                 np.log(self.emissions @ (state @ self.moves), out=row)
         return log_probs
 
-    def start_decoding(self, rows: Sequence[np.ndarray], room: int) -> HMMDecodingState:
+    def start_decoding(self, rows: Sequence[np.ndarray], max_new_tokens: int) -> HMMDecodingState:
         return HMMDecodingState(self, self.final_states(rows))
 
     def posteriors(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -369,8 +369,8 @@ class HMMModel:
         """(B, V) log P(next token given the row)."""
         return self.finalize().next_log_probs(rows)
 
-    def start_decoding(self, rows: Sequence[np.ndarray], room: int) -> HMMDecodingState:
-        return self.finalize().start_decoding(rows, room)
+    def start_decoding(self, rows: Sequence[np.ndarray], max_new_tokens: int) -> HMMDecodingState:
+        return self.finalize().start_decoding(rows, max_new_tokens)
 
     # -- saved state
 

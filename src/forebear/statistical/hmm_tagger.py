@@ -228,8 +228,8 @@ class HMMTagger:
         """(B, V) log P(next token given the row)."""
         return self.finalize().states.next_log_probs([self._map_unknown(row) for row in rows])
 
-    def start_decoding(self, rows: Sequence[np.ndarray], room: int) -> HMMDecodingState:
-        return self.finalize().states.start_decoding([self._map_unknown(row) for row in rows], room)
+    def start_decoding(self, rows: Sequence[np.ndarray], max_new_tokens: int) -> HMMDecodingState:
+        return self.finalize().states.start_decoding([self._map_unknown(row) for row in rows], max_new_tokens)
 
     def _map_unknown(self, row: np.ndarray) -> np.ndarray:
         row = np.asarray(row, np.int64)

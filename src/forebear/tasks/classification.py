@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Examples = Sequence[LabeledExample]
 
-Kind = Literal["one", "several", "number"]
+LabelType = Literal["one", "several", "number"]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Classification(Task):
     pools_rows: ClassVar[bool] = True
 
     labels: tuple[str, ...] = ()  # in id order; empty for regression
-    kind: Kind = "one"  # one label, several, or a number
+    kind: LabelType = "one"  # one label, several, or a number
     temperature: float = 1.0  # calibrated divisor of logits
     centre: float = 0.0  # mean of numeric labels
     spread: float = 1.0  # standard deviation of numeric labels; the network predicts standardized numbers
@@ -71,9 +71,11 @@ class Classification(Task):
         if (len(names) < 2 and not is_multi_label) or not names:
             message = f"there is only one label: {', '.join(names) or 'none'}"
             raise InputError(message, hint="give examples of at least two classes; nothing can be told apart otherwise")
-        numeric = {name for name in names if name.isascii() and name.isdecimal()}  # sorted by value, before others
-        ordered = (*sorted(numeric, key=lambda name: (int(name), name)), *sorted(names - numeric))
-        return cls(labels=ordered, kind="several" if is_multi_label else "one", **options)
+        numeric_names = {
+            name for name in names if name.isascii() and name.isdecimal()
+        }  # sorted by value, before others
+        sorted_names = (*sorted(numeric_names, key=lambda name: (int(name), name)), *sorted(names - numeric_names))
+        return cls(labels=sorted_names, kind="several" if is_multi_label else "one", **options)
 
     @property
     def score(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - it depends on the kind
@@ -90,13 +92,13 @@ class Classification(Task):
         token_ids = iter(np.split(ids, np.cumsum(counts)[:-1]))
         rows, num_truncated = [], 0
         for index in range(len(examples)):
-            sequences, num_cut = self._sequences(tuple(islice(token_ids, self.texts)), input_format)
+            sequences, num_left_out = self._sequences(tuple(islice(token_ids, self.texts)), input_format)
             rows += [ExampleRow(index, *input_format.make_row(*sequence)) for sequence in sequences]
-            num_truncated += num_cut
+            num_truncated += num_left_out
         return ExampleRows.from_rows(
             rows,
             uses_segments=input_format.segments,
-            grouped=len(rows) > len(examples),
+            groups_rows=len(rows) > len(examples),
             example_targets=self._targets(examples),
             num_truncated=num_truncated,
         )
@@ -109,19 +111,19 @@ class Classification(Task):
         Windows of a long text are adjacent, or evenly spaced if there would be too many.
         """
         (text,), max_tokens = texts, input_format.max_text_tokens(1)
-        count, last_start = -(-len(text) // max_tokens), max(0, len(text) - max_tokens)
-        if count > self.windows:
-            starts = np.linspace(0, last_start, self.windows).round().astype(int).tolist()
+        num_windows, last_start = -(-len(text) // max_tokens), max(0, len(text) - max_tokens)
+        if num_windows > self.windows:
+            window_starts = np.linspace(0, last_start, self.windows).round().astype(int).tolist()
         else:
-            starts = [min(number * max_tokens, last_start) for number in range(max(1, count))]
-        windows = [(text[start : start + max_tokens],) for start in starts]
-        return windows, max(0, len(text) - max_tokens * len(starts))
+            window_starts = [min(index * max_tokens, last_start) for index in range(max(1, num_windows))]
+        windows = [(text[start : start + max_tokens],) for start in window_starts]
+        return windows, max(0, len(text) - max_tokens * len(window_starts))
 
     def _targets(self, examples: Examples) -> TargetArrays:
         if self.kind == "number":
             values = [np.nan if example.label is None else example.label for example in examples]
             return {"label": ((np.array(values, np.float32) - self.centre) / self.spread).astype(np.float32)}
-        label_ids = {label: number for number, label in enumerate(self.labels)}
+        label_ids = {label: index for index, label in enumerate(self.labels)}
         if self.kind == "one":
             ids = [label_ids.get(str(example.label), IGNORE_INDEX) for example in examples]
             return {"label": np.array(ids, np.int64)}
@@ -143,7 +145,7 @@ class Classification(Task):
             dense=head_spec.dense,
             mixture=head_spec.make_mix(),
             dropout=head_spec.dropout,
-            weights=head_spec.weights,
+            class_weights=head_spec.weights,
         )
         return {"label": head}
 
@@ -191,19 +193,19 @@ class Classification(Task):
         gold, predicted_labels = [example.label for example, _ in labeled], [answer.label for _, answer in labeled]
         if self.kind == "number":
             return metrics.regression_metrics(np.array(gold, float), np.array(predicted_labels, float))
-        unseen = sorted({name for label in gold for name in _label_tuple(label)} - {*self.labels})
-        labels = (*self.labels, *unseen)  # unseen in training: they count as errors, and are reported
-        label_ids = {label: number for number, label in enumerate(labels)}
+        unseen_labels = sorted({name for label in gold for name in _label_tuple(label)} - {*self.labels})
+        labels = (*self.labels, *unseen_labels)  # unseen in training: they count as errors, and are reported
+        label_ids = {label: index for index, label in enumerate(labels)}
         if self.kind == "several":
             matrices = [np.zeros((len(gold), len(labels)), bool) for _ in range(2)]
             for matrix, values in zip(matrices, (gold, predicted_labels), strict=True):
                 for row, label in zip(matrix, values, strict=True):
                     row[[label_ids[name] for name in _label_tuple(label)]] = True
-            return metrics.multi_label_metrics(matrices[0], matrices[1], labels) | {"unseen": unseen}
-        true, predicted = (
+            return metrics.multi_label_metrics(matrices[0], matrices[1], labels) | {"unseen": unseen_labels}
+        gold_ids, predicted_ids = (
             np.array([label_ids[str(name)] for name in values], np.int64) for values in (gold, predicted_labels)
         )
-        return metrics.classification_metrics(true, predicted, labels) | {"unseen": unseen}
+        return metrics.classification_metrics(gold_ids, predicted_ids, labels) | {"unseen": unseen_labels}
 
 
 def _label_tuple(label: Any) -> tuple[str, ...]:
@@ -241,11 +243,11 @@ class PairClassification(Classification):
 
 def truncate_pair(first: np.ndarray, second: np.ndarray, max_tokens: int) -> tuple[np.ndarray, np.ndarray]:
     """Truncate the longer text until both fit into `max_tokens`."""
-    spare = max_tokens - len(first) - len(second)
-    if spare >= 0:
+    num_free = max_tokens - len(first) - len(second)
+    if num_free >= 0:
         return first, second
-    shorter = min(len(first), len(second))
-    if 2 * shorter > max_tokens:
+    shorter_length = min(len(first), len(second))
+    if 2 * shorter_length > max_tokens:
         return first[: max_tokens - max_tokens // 2], second[: max_tokens // 2]
-    remaining = max_tokens - shorter
-    return (first[:remaining], second) if len(first) > len(second) else (first, second[:remaining])
+    max_longer = max_tokens - shorter_length
+    return (first[:max_longer], second) if len(first) > len(second) else (first, second[:max_longer])

@@ -32,7 +32,7 @@ from forebear.numerics import (
 )
 
 Average = Literal["macro", "micro", "weighted"]
-Sequences = Sequence[Sequence[str]]
+TagSequences = Sequence[Sequence[str]]
 MAX_CONFUSION_CLASSES = 200  # classes up to which the confusion matrix is reported
 
 
@@ -140,18 +140,18 @@ def confusion(true: np.ndarray, predicted: np.ndarray, num_classes: int) -> np.n
     return cells.reshape(num_classes, num_classes)
 
 
-def class_counts_from_ids(true: np.ndarray, predicted: np.ndarray, classes: int) -> ClassCounts:
-    true, predicted = _validate_ids(true, predicted, classes)
-    hits = np.bincount(true[true == predicted], minlength=classes)
-    return ClassCounts(hits, np.bincount(predicted, minlength=classes), np.bincount(true, minlength=classes))
+def class_counts_from_ids(true: np.ndarray, predicted: np.ndarray, num_classes: int) -> ClassCounts:
+    true, predicted = _validate_ids(true, predicted, num_classes)
+    hits = np.bincount(true[true == predicted], minlength=num_classes)
+    return ClassCounts(hits, np.bincount(predicted, minlength=num_classes), np.bincount(true, minlength=num_classes))
 
 
 def matthews_correlation(counts: ClassCounts, num_examples: int) -> float:
     """Matthews correlation coefficient for any number of classes: 1 for perfect, 0 for random predictions."""
     # In floating point: the fourth power of a million exceeds 64-bit integers.
-    predicted, gold, total = counts.num_predicted.astype(float), counts.num_gold.astype(float), float(num_examples)
-    covariance = counts.hits.sum() * total - predicted @ gold
-    variances = (total**2 - predicted @ predicted) * (total**2 - gold @ gold)
+    predicted, gold, num_total = counts.num_predicted.astype(float), counts.num_gold.astype(float), float(num_examples)
+    covariance = counts.hits.sum() * num_total - predicted @ gold
+    variances = (num_total**2 - predicted @ predicted) * (num_total**2 - gold @ gold)
     return float(covariance / np.sqrt(variances)) if variances > 0 else 0.0
 
 
@@ -159,12 +159,12 @@ def _ratio(numerator: Any, denominator: Any) -> np.ndarray:
     return np.divide(numerator, denominator, out=np.zeros(np.shape(numerator)), where=np.asarray(denominator) != 0)
 
 
-def _validate_ids(true: np.ndarray, predicted: np.ndarray, classes: int) -> tuple[np.ndarray, np.ndarray]:
+def _validate_ids(true: np.ndarray, predicted: np.ndarray, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
     true, predicted = np.asarray(true), np.asarray(predicted)
     require_same_length(true, predicted)
     for ids in (true, predicted):
-        if ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= classes:
-            raise InputError(f"a label that is none of the numbers 0 to {classes - 1}")
+        if ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= num_classes:
+            raise InputError(f"a label that is none of the numbers 0 to {num_classes - 1}")
     return true.astype(np.int64, copy=False), predicted.astype(np.int64, copy=False)
 
 
@@ -189,7 +189,7 @@ WORD = re.compile(
 )
 
 
-def answer_scores(golds: Sequences, predicted: Sequence[str], language: Language | None = None) -> dict[str, Any]:
+def answer_scores(golds: TagSequences, predicted: Sequence[str], language: Language | None = None) -> dict[str, Any]:
     """Exact match and F1 (0 to 1) over all questions, and over answerable and unanswerable ones separately.
 
     An unanswerable question has no gold answers, and "" matches. Without a `language`, the definition for Chinese
@@ -201,43 +201,45 @@ def answer_scores(golds: Sequences, predicted: Sequence[str], language: Language
         raise InputError("there are no questions to measure with", hint="give at least one")
     metric_language = language or answer_language(golds)
     scores = np.array([answer_score(gold, text, metric_language) for gold, text in zip(golds, predicted, strict=True)])
-    answered = np.array([bool(gold) for gold in golds])
+    is_answerable = np.array([bool(gold) for gold in golds])
     metrics = {**_mean_scores(scores), "language": metric_language}
-    for name, mask in (("has_answer", answered), ("no_answer", ~answered)):
+    for name, mask in (("has_answer", is_answerable), ("no_answer", ~is_answerable)):
         if mask.any():
             metrics[name] = _mean_scores(scores[mask])
     return metrics
 
 
-def best_no_answer_threshold(golds: Sequences, predicted: Sequence[str], gaps: Sequence[float]) -> float:
+def best_no_answer_threshold(golds: TagSequences, predicted: Sequence[str], margins: Sequence[float]) -> float:
     """The "no answer" threshold with the best F1; the nearest to 0 if several are.
 
-    `predicted` has the best candidate of each question, and `gaps` the margin of "no answer" over it.
+    `predicted` has the best candidate of each question, and `margins` that of "no answer" over it.
     """
     language = answer_language(golds)
     gains = [
         answer_score(gold, "", language)[1] - answer_score(gold, text, language)[1]
         for gold, text in zip(golds, predicted, strict=True)
     ]
-    order = np.argsort(gaps, kind="stable")
-    sorted_gaps = np.asarray(gaps, float)[order]
-    edges = np.concatenate([sorted_gaps[:1] - 1, (sorted_gaps[1:] + sorted_gaps[:-1]) / 2, sorted_gaps[-1:] + 1])
+    order = np.argsort(margins, kind="stable")
+    sorted_margins = np.asarray(margins, float)[order]
+    thresholds = np.concatenate(
+        [sorted_margins[:1] - 1, (sorted_margins[1:] + sorted_margins[:-1]) / 2, sorted_margins[-1:] + 1]
+    )
     totals = np.append(np.cumsum(np.array(gains)[order][::-1])[::-1], 0.0)  # gain with each edge as the threshold
-    best = totals >= totals.max() - 1e-9
-    if best[np.searchsorted(sorted_gaps, 0.0, side="right")]:
+    is_best = totals >= totals.max() - 1e-9
+    if is_best[np.searchsorted(sorted_margins, 0.0, side="right")]:
         return 0.0
-    return float(edges[best][np.abs(edges[best]).argmin()])
+    return float(thresholds[is_best][np.abs(thresholds[is_best]).argmin()])
 
 
 def answer_score(golds: Sequence[str], predicted: str, language: Language) -> tuple[float, float]:
     """(exact match, F1) of an answer: the maximum over gold answers."""
     normalize, f1 = (normalize_chinese, chinese_f1) if language == "chinese" else (normalize_english, english_f1)
     references = [gold for gold in golds if normalize(gold)] or [""]
-    exact = normalize(predicted) in [normalize(gold) for gold in references]
-    return float(exact), max(f1(gold, predicted) for gold in references)
+    is_exact = normalize(predicted) in [normalize(gold) for gold in references]
+    return float(is_exact), max(f1(gold, predicted) for gold in references)
 
 
-def answer_language(golds: Sequences) -> Language:
+def answer_language(golds: TagSequences) -> Language:
     """The language of the gold answers; a Chinese character counts as much as a Latin word."""
     text = "".join(answer for gold in golds for answer in gold)
     _, counts = count_classes(code_points(text, surrogates="keep"), [len(text)])
@@ -267,16 +269,16 @@ def chinese_f1(gold: str, predicted: str) -> float:
     return _f1(longest_common(gold_words, predicted_words), gold_words, predicted_words)
 
 
-def longest_common(left: Sequence[str], right: Sequence[str]) -> int:
+def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
     """The length of the longest common run; fast if the sequences share few words."""
     positions: dict[str, list[int]] = {}
-    for position, word in enumerate(right):
+    for position, word in enumerate(second):
         positions.setdefault(word, []).append(position)
-    longest, runs = 0, {}  # run length by its end position in `right`, for the previous word
-    for word in left:
-        runs = {position: runs.get(position - 1, 0) + 1 for position in positions.get(word, ())}
-        longest = max(longest, *runs.values(), 0)
-    return longest
+    max_length, run_lengths = 0, {}  # run length by its end position in `right`, for the previous word
+    for word in first:
+        run_lengths = {position: run_lengths.get(position - 1, 0) + 1 for position in positions.get(word, ())}
+        max_length = max(max_length, *run_lengths.values(), 0)
+    return max_length
 
 
 def _f1(common: int, gold: Sequence[str], predicted: Sequence[str]) -> float:
@@ -309,10 +311,10 @@ def calibration(logits: np.ndarray, targets: np.ndarray, temperature: float = 1.
     logits, targets = _validate_logits(logits, targets)
     class_probabilities = probabilities(logits, is_sigmoid=targets.ndim == 2, temperature=temperature)
     if targets.ndim == 2:
-        confidence, is_right = class_probabilities.ravel(), targets.ravel()
+        confidences, is_right = class_probabilities.ravel(), targets.ravel()
     else:
-        confidence, is_right = class_probabilities.max(1), class_probabilities.argmax(1) == targets
-    bins = reliability(confidence, is_right)
+        confidences, is_right = class_probabilities.max(1), class_probabilities.argmax(1) == targets
+    bins = reliability(confidences, is_right)
     return {
         "calibration_error": calibration_error(bins),
         "log_loss": log_loss(logits, targets, temperature),
@@ -322,19 +324,19 @@ def calibration(logits: np.ndarray, targets: np.ndarray, temperature: float = 1.
     }
 
 
-def reliability(confidence: np.ndarray, is_right: np.ndarray, bins: int = NUM_BINS) -> list[dict[str, Any]]:
+def reliability(confidence: np.ndarray, is_right: np.ndarray, num_bins: int = NUM_BINS) -> list[dict[str, Any]]:
     """Mean confidence and accuracy in confidence bins of equal width, upper ends included."""
     confidence, is_right = np.asarray(confidence, np.float64), np.asarray(is_right, np.float64)
-    edges = np.arange(1, bins) / bins
+    edges = np.arange(1, num_bins) / num_bins
     bin_ids = np.searchsorted(edges, confidence, side="left")
-    count = np.bincount(bin_ids, minlength=bins)
-    divisors = np.maximum(count, 1)
-    mean_confidence = np.bincount(bin_ids, confidence, minlength=bins) / divisors
-    accuracies = np.bincount(bin_ids, is_right, minlength=bins) / divisors
+    counts = np.bincount(bin_ids, minlength=num_bins)
+    divisors = np.maximum(counts, 1)
+    mean_confidence = np.bincount(bin_ids, confidence, minlength=num_bins) / divisors
+    accuracies = np.bincount(bin_ids, is_right, minlength=num_bins) / divisors
     return [
-        {"from": index / bins, "to": (index + 1) / bins, "count": int(count[index])}
-        | ({"confidence": float(mean_confidence[index]), "accuracy": float(accuracies[index])} if count[index] else {})
-        for index in range(bins)
+        {"from": index / num_bins, "to": (index + 1) / num_bins, "count": int(counts[index])}
+        | ({"confidence": float(mean_confidence[index]), "accuracy": float(accuracies[index])} if counts[index] else {})
+        for index in range(num_bins)
     ]
 
 
@@ -383,33 +385,37 @@ def temperature(logits: np.ndarray, targets: np.ndarray) -> float:
     if not (logits.any() if targets.ndim == 2 else np.ptp(logits, axis=1).any()):
         return 1.0
     # The loss is convex in 1/T: its derivative rises, so that its zero can be bracketed.
-    low, high = 1 / MAX_TEMPERATURE, 1 / MIN_TEMPERATURE
-    if _loss_derivatives(logits, targets, low)[0] >= 0:
+    lower_bound, upper_bound = 1 / MAX_TEMPERATURE, 1 / MIN_TEMPERATURE
+    if _loss_derivatives(logits, targets, lower_bound)[0] >= 0:
         return MAX_TEMPERATURE
-    if _loss_derivatives(logits, targets, high)[0] <= 0:
+    if _loss_derivatives(logits, targets, upper_bound)[0] <= 0:
         return MIN_TEMPERATURE
-    inverse = 1.0
+    inverse_temperature = 1.0
     for _ in range(MAX_NEWTON_STEPS):
-        slope, curvature = _loss_derivatives(logits, targets, inverse)
-        low, high = (inverse, high) if slope < 0 else (low, inverse)
-        step = inverse - slope / curvature if curvature > 0 else low
-        previous = inverse
-        inverse = step if low < step < high else (low * high) ** 0.5  # Newton's step, or the mean of the bracket
-        if abs(inverse - previous) <= TOLERANCE * previous:
+        slope, curvature = _loss_derivatives(logits, targets, inverse_temperature)
+        lower_bound, upper_bound = (
+            (inverse_temperature, upper_bound) if slope < 0 else (lower_bound, inverse_temperature)
+        )
+        step = inverse_temperature - slope / curvature if curvature > 0 else lower_bound
+        previous_inverse = inverse_temperature
+        inverse_temperature = (
+            step if lower_bound < step < upper_bound else (lower_bound * upper_bound) ** 0.5
+        )  # Newton's step, or the mean of the bracket
+        if abs(inverse_temperature - previous_inverse) <= TOLERANCE * previous_inverse:
             break
-    return 1 / inverse
+    return 1 / inverse_temperature
 
 
-def _loss_derivatives(logits: np.ndarray, targets: np.ndarray, inverse: float) -> tuple[float, float]:
+def _loss_derivatives(logits: np.ndarray, targets: np.ndarray, inverse_temperature: float) -> tuple[float, float]:
     """First and second derivative of the log loss with respect to 1/T."""
-    class_probabilities = probabilities(logits * inverse, is_sigmoid=targets.ndim == 2)
+    class_probabilities = probabilities(logits * inverse_temperature, is_sigmoid=targets.ndim == 2)
     if targets.ndim == 2:
         slope = logits * (class_probabilities - targets)
         curvature = logits**2 * class_probabilities * (1 - class_probabilities)
     else:
-        mean = (class_probabilities * logits).sum(1)
-        slope = mean - logits[np.arange(len(targets)), targets]
-        curvature = (class_probabilities * (logits - mean[:, None]) ** 2).sum(1)
+        mean_logits = (class_probabilities * logits).sum(1)
+        slope = mean_logits - logits[np.arange(len(targets)), targets]
+        curvature = (class_probabilities * (logits - mean_logits[:, None]) ** 2).sum(1)
     return float(np.mean(slope)), float(np.mean(curvature))
 
 
@@ -433,13 +439,13 @@ UNNAMED_TYPE = "_"  # entity type of a bare B, as in Chinese word segmentation
 class EntitySpans:
     """Entities of many concatenated sequences: start, end and type id of each."""
 
-    first: np.ndarray
+    start: np.ndarray
     end: np.ndarray
-    kind: np.ndarray
+    type_id: np.ndarray
     is_whole: np.ndarray  # valid IOBES: from B to E, or S
 
 
-def entity_f1(true: Sequences, predicted: Sequences) -> dict[str, Any]:
+def entity_f1(true: TagSequences, predicted: TagSequences) -> dict[str, Any]:
     """Entity metrics of IOBES sequences (or BIO, without meaningful strict metrics); span and type must both match.
 
     `precision`, `recall`, `f1`, `macro_f1` and `per_kind` follow conlleval and seqeval: an I after O or after another
@@ -449,96 +455,113 @@ def entity_f1(true: Sequences, predicted: Sequences) -> dict[str, Any]:
         raise InputError("the predicted sequences of tags are not as long as the true ones")
     tag_ids: dict[str, int] = {tag: tag_id for tag_id, tag in enumerate({"O"}.union(*true, *predicted))}
     split_tags = [split_tag(tag) for tag in tag_ids]
-    kinds = sorted({kind or UNNAMED_TYPE for letter, kind in split_tags if letter != "O"})
-    kind_ids = {kind: tag_id for tag_id, kind in enumerate(kinds)}
-    codes = np.array([TAG_LETTERS.index(letter) for letter, _ in split_tags], np.int8)
-    kind_of = np.array([kind_ids.get(kind or UNNAMED_TYPE, -1) for _, kind in split_tags])
-    gold, found = (
-        _entity_boundaries(_flatten_tags(sequences, tag_ids, ("O",)), codes, kind_of) for sequences in (true, predicted)
+    entity_types = sorted({entity_type or UNNAMED_TYPE for letter, entity_type in split_tags if letter != "O"})
+    type_ids = {entity_type: tag_id for tag_id, entity_type in enumerate(entity_types)}
+    tag_codes = np.array([TAG_LETTERS.index(letter) for letter, _ in split_tags], np.int8)
+    type_of_tag = np.array([type_ids.get(entity_type or UNNAMED_TYPE, -1) for _, entity_type in split_tags])
+    gold_entities, predicted_entities = (
+        _entity_boundaries(_flatten_tags(sequences, tag_ids, ("O",)), tag_codes, type_of_tag)
+        for sequences in (true, predicted)
     )
-    words = sum(map(len, true))
-    lenient = _entity_metrics(_match_counts(gold, found, len(kinds)), kinds)
-    strict = _entity_metrics(_match_counts(_strict_entities(gold), _strict_entities(found), len(kinds)), kinds)
-    return {**lenient, "strict": strict, "sequences": len(true), "words": words}
+    num_words = sum(map(len, true))
+    lenient = _entity_metrics(_match_counts(gold_entities, predicted_entities, len(entity_types)), entity_types)
+    strict = _entity_metrics(
+        _match_counts(_strict_entities(gold_entities), _strict_entities(predicted_entities), len(entity_types)),
+        entity_types,
+    )
+    return {**lenient, "strict": strict, "sequences": len(true), "words": num_words}
 
 
-def _flatten_tags(sequences: Sequences, tag_ids: dict[str, int], border: Sequence[str] = ()) -> np.ndarray:
+def _flatten_tags(sequences: TagSequences, tag_ids: dict[str, int], border: Sequence[str] = ()) -> np.ndarray:
     """The ids of all tags, with those of `border` before each sequence and at the end."""
     tags = chain.from_iterable(chain(border, tags) for tags in (*sequences, ()))
     return np.fromiter(map(tag_ids.__getitem__, tags), np.int64)
 
 
 def _entity_boundaries(tag_sequence: np.ndarray, codes: np.ndarray, kind_of: np.ndarray) -> EntitySpans:
-    code, kind = codes[tag_sequence], kind_of[tag_sequence]
-    is_inside = code == INSIDE_TAG
-    may_continue, may_follow = is_inside | (code == BEGIN_TAG), is_inside | (code == END_TAG)
-    continues = np.zeros(len(code), bool)
-    continues[1:] = may_continue[:-1] & may_follow[1:] & (kind[:-1] == kind[1:])
+    codes_of_tags, types_of_tags = codes[tag_sequence], kind_of[tag_sequence]
+    is_inside = codes_of_tags == INSIDE_TAG
+    may_continue, may_follow = is_inside | (codes_of_tags == BEGIN_TAG), is_inside | (codes_of_tags == END_TAG)
+    continues = np.zeros(len(codes_of_tags), bool)
+    continues[1:] = may_continue[:-1] & may_follow[1:] & (types_of_tags[:-1] == types_of_tags[1:])
     boundaries = np.flatnonzero(~continues)  # starts of entities and of O tags; the last is the final O
-    entity_starts = np.flatnonzero(code[boundaries] != OUTSIDE_TAG)
-    first, end = boundaries[entity_starts], boundaries[entity_starts + 1]
-    is_whole = (code[first] == SINGLE_TAG) | ((code[first] == BEGIN_TAG) & (code[end - 1] == END_TAG))
-    return EntitySpans(first, end, kind[first], is_whole)
+    entity_starts = np.flatnonzero(codes_of_tags[boundaries] != OUTSIDE_TAG)
+    starts, ends = boundaries[entity_starts], boundaries[entity_starts + 1]
+    is_whole = (codes_of_tags[starts] == SINGLE_TAG) | (
+        (codes_of_tags[starts] == BEGIN_TAG) & (codes_of_tags[ends - 1] == END_TAG)
+    )
+    return EntitySpans(starts, ends, types_of_tags[starts], is_whole)
 
 
 def _strict_entities(entities: EntitySpans) -> EntitySpans:
     mask = entities.is_whole
-    return EntitySpans(entities.first[mask], entities.end[mask], entities.kind[mask], entities.is_whole[mask])
+    return EntitySpans(entities.start[mask], entities.end[mask], entities.type_id[mask], entities.is_whole[mask])
 
 
 def _match_counts(gold: EntitySpans, predicted: EntitySpans, num_kinds: int) -> ClassCounts:
     """Match entities by their start; at most one entity starts at a position."""
-    _, left, right = np.intersect1d(gold.first, predicted.first, assume_unique=True, return_indices=True)
-    is_match = (gold.end[left] == predicted.end[right]) & (gold.kind[left] == predicted.kind[right])
-    matched = (gold.kind[left[is_match]], predicted.kind, gold.kind)
-    return ClassCounts(*(np.bincount(kind_ids, minlength=num_kinds) for kind_ids in matched))
+    _, gold_indices, predicted_indices = np.intersect1d(
+        gold.start, predicted.start, assume_unique=True, return_indices=True
+    )
+    is_match = (gold.end[gold_indices] == predicted.end[predicted_indices]) & (
+        gold.type_id[gold_indices] == predicted.type_id[predicted_indices]
+    )
+    matched_types = (gold.type_id[gold_indices[is_match]], predicted.type_id, gold.type_id)
+    return ClassCounts(*(np.bincount(kind_ids, minlength=num_kinds) for kind_ids in matched_types))
 
 
-def _entity_metrics(counts: ClassCounts, kinds: Sequence[str]) -> dict[str, Any]:
-    total = ClassCounts(counts.hits.sum(), counts.num_predicted.sum(), counts.num_gold.sum())
+def _entity_metrics(counts: ClassCounts, entity_types: Sequence[str]) -> dict[str, Any]:
+    totals = ClassCounts(counts.hits.sum(), counts.num_predicted.sum(), counts.num_gold.sum())
     return {
-        "precision": float(total.precision),
-        "recall": float(total.recall),
-        "f1": float(total.f1),
+        "precision": float(totals.precision),
+        "recall": float(totals.recall),
+        "f1": float(totals.f1),
         "macro_f1": counts.occurring().average_f1("macro"),
-        "entities": int(total.num_gold),
-        "per_kind": counts.occurring().to_dict(list(compress(kinds, counts.occurs))),
+        "entities": int(totals.num_gold),
+        "per_kind": counts.occurring().to_dict(list(compress(entity_types, counts.occurs))),
     }
 
 
 # --- Accuracy of plain tags, such as parts of speech ---
 
 
-def tagging_accuracy(true: Sequences, predicted: Sequences) -> dict[str, Any]:
+def tagging_accuracy(true: TagSequences, predicted: TagSequences) -> dict[str, Any]:
     """Accuracy of words and of whole sentences, and metrics of each tag."""
     if [*map(len, true)] != [*map(len, predicted)]:
         raise InputError("the predicted sequences of tags are not as long as the true ones")
     names = sorted({*chain.from_iterable(true), *chain.from_iterable(predicted)})
-    tag_ids = {name: number for number, name in enumerate(names)}
-    gold, found = (_flatten_tags(sequences, tag_ids) for sequences in (true, predicted))
-    counts = ClassCounts(*(np.bincount(ids, minlength=len(names)) for ids in (gold[gold == found], found, gold)))
+    tag_ids = {name: index for index, name in enumerate(names)}
+    gold_ids, predicted_ids = (_flatten_tags(sequences, tag_ids) for sequences in (true, predicted))
+    counts = ClassCounts(
+        *(
+            np.bincount(ids, minlength=len(names))
+            for ids in (gold_ids[gold_ids == predicted_ids], predicted_ids, gold_ids)
+        )
+    )
     num_exact = sum(tuple(tags) == tuple(answer) for tags, answer in zip(true, predicted, strict=True))
     return {
-        "accuracy": float((gold == found).mean()) if len(gold) else 0.0,
+        "accuracy": float((gold_ids == predicted_ids).mean()) if len(gold_ids) else 0.0,
         "sentence_accuracy": num_exact / len(true) if true else 0.0,
         "macro_f1": counts.average_f1("macro"),
         "per_kind": counts.to_dict(names),
         "sequences": len(true),
-        "words": len(gold),
+        "words": len(gold_ids),
     }
 
 
 def unknown_word_accuracy(
-    words: Sequences, true: Sequences, predicted: Sequences, known: Collection[str]
+    words: TagSequences, true: TagSequences, predicted: TagSequences, known_words: Collection[str]
 ) -> dict[str, Any]:
-    """The number of out-of-vocabulary words (not in `known`, the training words), and the accuracy on them."""
+    """The number of out-of-vocabulary words (not in `known_words`, of the training data), and the accuracy on them."""
     words_with_tags = zip(*(chain.from_iterable(sequence) for sequence in (words, true, predicted)), strict=True)
-    is_right = [gold == predicted_tag for word, gold, predicted_tag in words_with_tags if word not in known]
+    is_right = [gold == predicted_tag for word, gold, predicted_tag in words_with_tags if word not in known_words]
     return {"unknown_words": len(is_right), "accuracy_unknown": sum(is_right) / len(is_right) if is_right else None}
 
 
-def oov_tagging_accuracy(examples: Sequence[Any], answers: Sequence[Any], known: Collection[str]) -> dict[str, Any]:
+def oov_tagging_accuracy(
+    examples: Sequence[Any], answers: Sequence[Any], known_words: Collection[str]
+) -> dict[str, Any]:
     """Accuracy on out-of-vocabulary words of tagged examples; unlabeled examples are ignored."""
     labeled = labeled_pairs(examples, answers)
     words, true = [example.words for example, _ in labeled], [example.tags for example, _ in labeled]
-    return unknown_word_accuracy(words, true, [answer.tags for _, answer in labeled], known)
+    return unknown_word_accuracy(words, true, [answer.tags for _, answer in labeled], known_words)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Examples = Sequence[ChoiceExample]
 
-ABSENT = -1e4  # score of padding choices, where other examples have more
+PADDING_SCORE = -1e4  # score of padding choices, where other examples have more
 
 
 @dataclass(frozen=True)
@@ -72,17 +72,17 @@ class MultipleChoice(Task):
         ids, counts = tokenizer.encode_many([text for example in examples for text in (example.text, *example.choices)])
         token_ids = iter(np.split(ids, np.cumsum(counts)[:-1]))
         rows, num_truncated, max_tokens = [], 0, input_format.max_text_tokens(2)
-        for number, example in enumerate(examples):
+        for index, example in enumerate(examples):
             text = next(token_ids)
             for choice in islice(token_ids, len(example.choices)):
                 first, second = truncate_pair(text, choice, max_tokens)
                 num_truncated += len(text) + len(choice) - len(first) - len(second)
-                rows.append(ExampleRow(number, *input_format.make_row(first, second)))
+                rows.append(ExampleRow(index, *input_format.make_row(first, second)))
         right = [IGNORE_INDEX if example.right is None else example.right for example in examples]
         return ExampleRows.from_rows(
             rows,
             uses_segments=input_format.segments,
-            grouped=True,
+            groups_rows=True,
             example_targets={"choice": np.array(right, np.int64)},
             num_truncated=num_truncated,
         )
@@ -104,7 +104,9 @@ class MultipleChoice(Task):
     def calibrate(self, examples: Examples, rows: ExampleRows, logits: Logits) -> MultipleChoice:
         """Fit the temperature to the choices of the dev set."""
         labeled = metrics.labeled_pairs(examples, logits["choice"])
-        scores = np.full((len(labeled), max((len(choice_scores) for _, choice_scores in labeled), default=0)), ABSENT)
+        scores = np.full(
+            (len(labeled), max((len(choice_scores) for _, choice_scores in labeled), default=0)), PADDING_SCORE
+        )
         for row, (_, choice_scores) in zip(scores, labeled, strict=True):
             row[: len(choice_scores)] = choice_scores - choice_scores.max()
         right = np.array([example.right for example, _ in labeled], np.int64)

@@ -115,31 +115,31 @@ class QuestionAnswering(Task):
             windows = list(self._windows(index, truncated, encode(example.passage), example, input_format))
             rows += _select_training_windows(windows, index) if is_training else windows
         uses_segments = input_format.segments
-        return ExampleRows.from_rows(rows, uses_segments=uses_segments, grouped=False, num_truncated=num_truncated)
+        return ExampleRows.from_rows(rows, uses_segments=uses_segments, groups_rows=False, num_truncated=num_truncated)
 
     def _windows(
         self,
-        number: int,
+        example_index: int,
         question: np.ndarray,
         passage: TokenEncoding,
         example: QuestionExample,
         input_format: InputFormat,
     ) -> Iterator[ExampleRow]:
         max_tokens = input_format.max_text_tokens(2) - len(question)
-        first, last = _answer_tokens(passage, example)
-        length, start = len(passage.ids), 0
+        first_answer_token, last_answer_token = _answer_tokens(passage, example)
+        num_tokens, start = len(passage.ids), 0
         while True:
             window = passage.ids[start : start + max_tokens]
             offset = input_format.last_text_start(question, window)
             targets = {"start": NO_ANSWER_POSITION, "end": NO_ANSWER_POSITION}
             if example.answers is None:
                 targets = {"start": IGNORE_INDEX, "end": IGNORE_INDEX}
-            elif start <= first and last < start + len(window) and first >= 0:
-                targets = {"start": offset + first - start, "end": offset + last - start}
+            elif start <= first_answer_token and last_answer_token < start + len(window) and first_answer_token >= 0:
+                targets = {"start": offset + first_answer_token - start, "end": offset + last_answer_token - start}
             answer_spans = np.full((offset + len(window) + len(input_format.after), 2), IGNORE_INDEX, np.int64)
             answer_spans[offset : offset + len(window)] = passage.spans[start : start + len(window)] or 0
-            yield ExampleRow(number, *input_format.make_row(question, window), targets, answer_spans)
-            if start + max_tokens >= length:
+            yield ExampleRow(example_index, *input_format.make_row(question, window), targets, answer_spans)
+            if start + max_tokens >= num_tokens:
                 return
             start += max(1, max_tokens - min(max_tokens // 2, max(max_tokens // OVERLAP_DIVISOR, self.longest)))
 
@@ -153,14 +153,14 @@ class QuestionAnswering(Task):
 
     def predictions(self, examples: Examples, rows: ExampleRows, logits: Logits) -> list[AnswerPrediction]:
         predictions = []
-        for index, example in enumerate(examples):
+        for example_index, example in enumerate(examples):
             windows = [
                 _PassageWindow(
                     rows.row_answer_spans(row),
                     log_softmax(logits["start"][row].astype(np.float64)),
                     log_softmax(logits["end"][row].astype(np.float64)),
                 )
-                for row in rows.row_range(index)
+                for row in rows.row_range(example_index)
             ]
             predictions.append(self._answer(example, windows))
         return predictions
@@ -172,18 +172,20 @@ class QuestionAnswering(Task):
         spans.sort(key=lambda span: -span[0])
         candidates: dict[tuple[int, int], AnswerCandidate] = {}  # windows overlap: a span may occur twice
         for score, window_index, first, last in spans:
-            start, end = int(windows[window_index].marks[first, 0]), int(windows[window_index].marks[last, 1])
+            start, end = int(windows[window_index].offsets[first, 0]), int(windows[window_index].offsets[last, 1])
             raw_text = example.passage[start:end]
             start += len(raw_text) - len(raw_text.lstrip())  # byte-level tokens include the preceding space
             if start < end and len(candidates) < self.top:
                 span = AnswerCandidate(example.passage[start:end], start, float(np.exp(score)))
                 candidates.setdefault((start, end), span)
-        ranked = tuple(candidates.values())
+        sorted_candidates = tuple(candidates.values())
         no_answer_scores = (window.start[NO_ANSWER_POSITION] + window.end[NO_ANSWER_POSITION] for window in windows)
-        no_answer = float(np.exp(min(map(float, no_answer_scores), default=0.0)))
-        best = ranked[0] if ranked else None
-        table = windows[spans[0][1]].table(example.passage) if spans else ()
-        answer = AnswerPrediction(example.question, example.passage, best, ranked, no_answer, table)
+        no_answer_probability = float(np.exp(min(map(float, no_answer_scores), default=0.0)))
+        best_candidate = sorted_candidates[0] if sorted_candidates else None
+        table = windows[spans[0][1]].token_table(example.passage) if spans else ()
+        answer = AnswerPrediction(
+            example.question, example.passage, best_candidate, sorted_candidates, no_answer_probability, table
+        )
         return replace(answer, best=None) if self.unanswered and answer.margin > self.threshold else answer
 
     def calibrate(self, examples: Examples, rows: ExampleRows, logits: Logits) -> QuestionAnswering:
@@ -216,28 +218,28 @@ def _answer_texts(example: QuestionExample) -> tuple[str, ...]:
 class _PassageWindow:
     """A window of the passage with log-probabilities of each token as start and end of the answer."""
 
-    marks: np.ndarray
+    offsets: np.ndarray
     start: np.ndarray
     end: np.ndarray
 
-    def spans(self, longest: int) -> Iterator[tuple[float, int, int]]:
+    def spans(self, max_tokens: int) -> Iterator[tuple[float, int, int]]:
         """The most probable (score, first token, last token) spans."""
-        positions = np.flatnonzero(self.marks[:, 0] != IGNORE_INDEX)
+        positions = np.flatnonzero(self.offsets[:, 0] != IGNORE_INDEX)
         if not len(positions):
             return
         start_positions = positions[np.argsort(-self.start[positions])[:MAX_SPAN_CANDIDATES]]
         end_positions = positions[np.argsort(-self.end[positions])[:MAX_SPAN_CANDIDATES]]
         starts, ends = start_positions[:, None], end_positions[None]
-        spans = (ends >= starts) & (ends < starts + longest)
-        scores = np.where(spans, self.start[starts] + self.end[ends], -np.inf)
-        count = min(MAX_SPAN_CANDIDATES, np.count_nonzero(spans))
+        is_valid = (ends >= starts) & (ends < starts + max_tokens)
+        scores = np.where(is_valid, self.start[starts] + self.end[ends], -np.inf)
+        count = min(MAX_SPAN_CANDIDATES, np.count_nonzero(is_valid))
         for best in np.argsort(-scores, axis=None, kind="stable")[:count].tolist():
             first, last = divmod(best, len(end_positions))
             yield float(scores[first, last]), int(start_positions[first]), int(end_positions[last])
 
-    def table(self, passage: str) -> tuple[tuple[str, float, float], ...]:
-        is_passage = self.marks[:, 0] != IGNORE_INDEX
-        texts = [passage[begin:end] for begin, end in self.marks[is_passage].tolist()]
+    def token_table(self, passage: str) -> tuple[tuple[str, float, float], ...]:
+        is_passage = self.offsets[:, 0] != IGNORE_INDEX
+        texts = [passage[begin:end] for begin, end in self.offsets[is_passage].tolist()]
         start, end = (np.exp(scores[is_passage]).tolist() for scores in (self.start, self.end))
         return tuple(zip(texts, start, end, strict=True))
 
@@ -252,11 +254,11 @@ def _answer_tokens(passage: TokenEncoding, example: QuestionExample) -> tuple[in
     return (tokens[0], tokens[-1]) if tokens else (-1, -1)
 
 
-def _select_training_windows(windows: Sequence[ExampleRow], number: int) -> list[ExampleRow]:
+def _select_training_windows(windows: Sequence[ExampleRow], example_index: int) -> list[ExampleRow]:
     """Windows with the answer and a few others; otherwise "no answer" dominates in long passages."""
     positives = [row for row in windows if row.targets["start"] not in (NO_ANSWER_POSITION, IGNORE_INDEX)]
     negatives = [row for row in windows if row.targets["start"] in (NO_ANSWER_POSITION, IGNORE_INDEX)]
     if len(negatives) > MAX_NEGATIVE_WINDOWS:
-        sampled = np.random.default_rng(number).choice(len(negatives), MAX_NEGATIVE_WINDOWS, replace=False)
+        sampled = np.random.default_rng(example_index).choice(len(negatives), MAX_NEGATIVE_WINDOWS, replace=False)
         negatives = [negatives[index] for index in sorted(sampled.tolist())]
     return positives + negatives

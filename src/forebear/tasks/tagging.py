@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 Examples = Sequence[TaggedExample]
 
-# --- Linear-chain CRF decoding: Viterbi and marginals, the NumPy twin of nn/crf ---
+# --- Linear-chain CRF decoding: Viterbi and marginals, the NumPy counterpart of nn/crf ---
 #
 # All sequences advance together, word by word, the longest first, so that the unfinished ones are always the first few.
 # K labels · N words of all sequences, concatenated · scores add up: start, emissions, transitions (from, to), end
 
-FORBIDDEN, MIN_EMISSION = -1e12, -1e6  # score of forbidden transitions; lower bound of emission scores
+FORBIDDEN_VITERBI_SCORE, MIN_EMISSION = -1e12, -1e6  # score of forbidden transitions; lower bound of emission scores
 MIN_COMPILED_SIZE = 1 << 24  # transitions of all words; below, loading the compiled kernel takes longer
 MIN_WEIGHT = 1e-300  # avoids log(0)
 
@@ -47,24 +47,28 @@ def chain_viterbi(
         from forebear.kernels import crf
 
         return crf.viterbi(scores, np.asarray(lengths, np.int64), transitions, start, end)
-    steps, backpointers, best = _time_steps(lengths), np.zeros(scores.shape, np.int64), np.zeros(len(scores), np.int64)
-    if not steps:
-        return best
-    total = scores[steps[0]] + start
-    for words in steps[1:]:
-        path_scores = total[: len(words), :, None] + transitions
+    time_steps, backpointers, best_labels = (
+        _time_steps(lengths),
+        np.zeros(scores.shape, np.int64),
+        np.zeros(len(scores), np.int64),
+    )
+    if not time_steps:
+        return best_labels
+    path_totals = scores[time_steps[0]] + start
+    for words in time_steps[1:]:
+        path_scores = path_totals[: len(words), :, None] + transitions
         backpointers[words] = path_scores.argmax(1)
-        total[: len(words)] = path_scores.max(1) + scores[words]
-    label = (total + end).argmax(1)
-    for words in reversed(steps):
-        best[words] = label[: len(words)]
+        path_totals[: len(words)] = path_scores.max(1) + scores[words]
+    label = (path_totals + end).argmax(1)
+    for words in reversed(time_steps):
+        best_labels[words] = label[: len(words)]
         label[: len(words)] = backpointers[words, label[: len(words)]]
-    return best
+    return best_labels
 
 
 def constrained_viterbi(scores: np.ndarray, lengths: Sequence[int], *allowed: np.ndarray) -> np.ndarray:
     """Viterbi with allowed or forbidden transitions, starts and ends; violates as few as possible if it must."""
-    costs = (np.where(mask, 0.0, FORBIDDEN) for mask in allowed)
+    costs = (np.where(mask, 0.0, FORBIDDEN_VITERBI_SCORE) for mask in allowed)
     return chain_viterbi(np.maximum(scores, MIN_EMISSION), lengths, *costs)
 
 
@@ -72,29 +76,33 @@ def chain_marginals(
     scores: np.ndarray, lengths: Sequence[int], transitions: np.ndarray, start: np.ndarray, end: np.ndarray
 ) -> np.ndarray:
     """(N, K) marginal probability of each label at each word (forward–backward)."""
-    steps, weights = _time_steps(lengths), np.exp(transitions.astype(np.float64))
-    scores, totals = scores.astype(np.float64), np.zeros(scores.shape)
-    if not steps:
-        return totals
-    forward = _subtract_max(scores[steps[0]] + start)
-    totals[steps[0]] = forward
-    for words in steps[1:]:
-        forward = _subtract_max(_transition_logsumexp(forward[: len(words)], weights) + scores[words])
-        totals[words] = forward
-    backward = np.tile(end.astype(np.float64), (len(steps[0]), 1))
-    for words in reversed(steps):
-        totals[words] += backward[: len(words)]
-        backward[: len(words)] = _transition_logsumexp(_subtract_max(backward[: len(words)] + scores[words]), weights.T)
-    probabilities = np.exp(_subtract_max(totals))
+    time_steps, transition_weights = _time_steps(lengths), np.exp(transitions.astype(np.float64))
+    scores, log_marginals = scores.astype(np.float64), np.zeros(scores.shape)
+    if not time_steps:
+        return log_marginals
+    forward = _subtract_max(scores[time_steps[0]] + start)
+    log_marginals[time_steps[0]] = forward
+    for words in time_steps[1:]:
+        forward = _subtract_max(_transition_logsumexp(forward[: len(words)], transition_weights) + scores[words])
+        log_marginals[words] = forward
+    backward = np.tile(end.astype(np.float64), (len(time_steps[0]), 1))
+    for words in reversed(time_steps):
+        log_marginals[words] += backward[: len(words)]
+        backward[: len(words)] = _transition_logsumexp(
+            _subtract_max(backward[: len(words)] + scores[words]), transition_weights.T
+        )
+    probabilities = np.exp(_subtract_max(log_marginals))
     return probabilities / probabilities.sum(1, keepdims=True)
 
 
 def _time_steps(lengths: Sequence[int]) -> list[np.ndarray]:
     """For each time step the word indices, that of the longest sequence first."""
-    sizes = np.asarray(lengths, np.int64)
-    starts, order = np.cumsum(sizes) - sizes, np.argsort(-sizes, kind="stable")
-    num_alive = len(sizes) - np.searchsorted(np.sort(sizes), np.arange(sizes.max(initial=0)), side="right")
-    return [starts[order[:count]] + time for time, count in enumerate(num_alive.tolist())]
+    sequence_lengths = np.asarray(lengths, np.int64)
+    starts, order = np.cumsum(sequence_lengths) - sequence_lengths, np.argsort(-sequence_lengths, kind="stable")
+    num_active = len(sequence_lengths) - np.searchsorted(
+        np.sort(sequence_lengths), np.arange(sequence_lengths.max(initial=0)), side="right"
+    )
+    return [starts[order[:count]] + step for step, count in enumerate(num_active.tolist())]
 
 
 def _subtract_max(scores: np.ndarray) -> np.ndarray:
@@ -112,7 +120,7 @@ BATCH_SENTENCES = 1024  # sentences that are decoded together
 MARGIN_DIVISOR = 8  # in long texts, words are predicted with at least an eighth of a window as context
 MIN_LONG_WORD_SHARE = 0.1  # of Chinese words with several characters, above which words and not characters are tagged
 MAX_MEAN_WORD_LENGTH = 4  # characters between spaces, on average, up to which Chinese text is already segmented
-_WORDS = re.compile(r"\d++(?:[.,]\d++)+|[^\W_]++(?:['’][^\W_]++)*+|\S")
+_WORD_PATTERN = re.compile(r"\d++(?:[.,]\d++)+|[^\W_]++(?:['’][^\W_]++)*+|\S")
 
 
 @dataclass(frozen=True)
@@ -126,8 +134,8 @@ class EntityPrediction:
     probability: float
 
     def to_dict(self) -> dict[str, Any]:
-        places = {"first": self.start, "last": self.end}
-        return {"text": self.text, "kind": self.label, **places, "probability": round(self.probability, 6)}
+        positions = {"first": self.start, "last": self.end}
+        return {"text": self.text, "kind": self.label, **positions, "probability": round(self.probability, 6)}
 
 
 @dataclass(frozen=True)
@@ -174,17 +182,17 @@ class SequenceTagging(Task):
         if not tag_sequences:
             raise InputError("no sentence has tags", hint="give a file with a word and its tag a line")
         words = [word for example in examples for word in example.words]
-        chinese = [word for word in words if has_han(word)]
-        num_long = sum(len(word) > 1 for word in chinese)
+        chinese_words = [word for word in words if has_han(word)]
+        num_long_words = sum(len(word) > 1 for word in chinese_words)
         characters = all(len(word) == 1 for word in words)
-        segmented = not characters and num_long > MIN_LONG_WORD_SHARE * len(chinese)
+        segmented = not characters and num_long_words > MIN_LONG_WORD_SHARE * len(chinese_words)
         options = {"characters": characters, "segmented": segmented, **options}
         if options.get("scheme") == iobes.PLAIN_SCHEME:
             return cls(**{"tags": tuple(sorted({*chain.from_iterable(tag_sequences)})), **options})
-        kinds = sorted({tag.partition("-")[2] for tags in tag_sequences for tag in tags if tag != "O"})
-        if not kinds:
+        entity_types = sorted({tag.partition("-")[2] for tags in tag_sequences for tag in tags if tag != "O"})
+        if not entity_types:
             raise InputError("no word has a tag but O", hint="give sentences that hold something to find")
-        entity_tags = tuple(f"{letter}-{kind}" for kind in kinds for letter in "BIES")
+        entity_tags = tuple(f"{prefix}-{entity_type}" for entity_type in entity_types for prefix in "BIES")
         return cls(**{"tags": ("O", *entity_tags), **options})
 
     @property
@@ -201,7 +209,7 @@ class SequenceTagging(Task):
             return tuple(character for character in text if not character.isspace())
         if self.segmented and has_han(text):
             return tuple(_segment_words(text))
-        words = _WORDS.findall(text)  # Chinese ones are split into characters
+        words = _WORD_PATTERN.findall(text)  # Chinese ones are split into characters
         return tuple(chain.from_iterable(word if has_han(word) else (word,) for word in words))
 
     def has_tag(self, tags: Iterable[str]) -> bool:
@@ -218,29 +226,31 @@ class SequenceTagging(Task):
             sentences = map(_join_words, sentences)
         ids, counts = tokenizer.encode_many(list(chain.from_iterable(sentences)))
         fallback_id = tokenizer.unk_id if tokenizer.unk_id is not None else (*input_format.before, 0)[0]
-        fallback = np.array([fallback_id], np.int32)  # of a word without any token
-        word_ids = (token_ids if len(token_ids) else fallback for token_ids in np.split(ids, np.cumsum(counts)[:-1]))
+        fallback_ids = np.array([fallback_id], np.int32)  # of a word without any token
+        ids_of_words = (
+            token_ids if len(token_ids) else fallback_ids for token_ids in np.split(ids, np.cumsum(counts)[:-1])
+        )
         rows: list[ExampleRow] = []
         for index, example in enumerate(examples):
-            rows += self._rows(index, example, list(islice(word_ids, len(example.words))), input_format)
-        return ExampleRows.from_rows(rows, uses_segments=input_format.segments, grouped=False)
+            rows += self._rows(index, example, list(islice(ids_of_words, len(example.words))), input_format)
+        return ExampleRows.from_rows(rows, uses_segments=input_format.segments, groups_rows=False)
 
     def _rows(
-        self, number: int, example: TaggedExample, pieces: list[np.ndarray], input_format: InputFormat
+        self, example_index: int, example: TaggedExample, word_token_ids: list[np.ndarray], input_format: InputFormat
     ) -> Iterator[ExampleRow]:
         max_tokens = input_format.max_text_tokens(1)
-        pieces = [piece[:max_tokens] for piece in pieces]
+        word_token_ids = [token_ids[:max_tokens] for token_ids in word_token_ids]
         tag_ids = {tag: tag_id for tag_id, tag in enumerate(self.tags)}
         targets_of_words = [tag_ids.get(tag, IGNORE_INDEX) for tag in example.tags or ()]
-        for begin, end, supervised in _word_windows([len(piece) for piece in pieces], max_tokens):
-            text = np.concatenate(pieces[begin:end]) if begin < end else np.empty(0, np.int32)
+        for start, end, supervised in _word_windows([len(token_ids) for token_ids in word_token_ids], max_tokens):
+            text = np.concatenate(word_token_ids[start:end]) if start < end else np.empty(0, np.int32)
             tokens, segments = input_format.make_row(text)
-            word_offsets = np.cumsum([len(input_format.before), *map(len, pieces[begin : end - 1])])
+            word_offsets = np.cumsum([len(input_format.before), *map(len, word_token_ids[start : end - 1])])
             answer_spans, target = (np.full(len(tokens), IGNORE_INDEX, np.int64) for _ in range(2))
             for word in supervised:
-                answer_spans[word_offsets[word - begin]] = word
-                target[word_offsets[word - begin]] = targets_of_words[word] if targets_of_words else IGNORE_INDEX
-            yield ExampleRow(number, tokens, segments, {"tag": target}, answer_spans)
+                answer_spans[word_offsets[word - start]] = word
+                target[word_offsets[word - start]] = targets_of_words[word] if targets_of_words else IGNORE_INDEX
+            yield ExampleRow(example_index, tokens, segments, {"tag": target}, answer_spans)
 
     def build_heads(self, head_spec: HeadSpec) -> dict[str, nn.Module]:
         from forebear.nn.crf import CRFLayer
@@ -258,16 +268,18 @@ class SequenceTagging(Task):
         lengths = [len(example.words) for example in examples]
         scores, predictions = np.zeros((sum(lengths), len(self.tags))), []
         starts = [0, *accumulate(lengths)]
-        for number, begin in enumerate(starts[:-1]):
-            for row in rows.row_range(number) if lengths[number] else ():
+        for example_index, word_start in enumerate(starts[:-1]):
+            for row in rows.row_range(example_index) if lengths[example_index] else ():
                 word_indices = rows.row_answer_spans(row)
                 is_first_token = word_indices != IGNORE_INDEX
-                scores[begin + word_indices[is_first_token]] = logits["tag"][row][is_first_token]
-        for first in range(0, len(examples), BATCH_SENTENCES):
-            batch = examples[first : first + BATCH_SENTENCES]
-            rows_of_batch = slice(starts[first], starts[first + len(batch)])
-            best, probabilities = self._decode(scores[rows_of_batch], lengths[first : first + BATCH_SENTENCES], logits)
-            split_at = [end - rows_of_batch.start for end in starts[first + 1 : first + len(batch)]]
+                scores[word_start + word_indices[is_first_token]] = logits["tag"][row][is_first_token]
+        for batch_start in range(0, len(examples), BATCH_SENTENCES):
+            batch = examples[batch_start : batch_start + BATCH_SENTENCES]
+            rows_of_batch = slice(starts[batch_start], starts[batch_start + len(batch)])
+            best, probabilities = self._decode(
+                scores[rows_of_batch], lengths[batch_start : batch_start + BATCH_SENTENCES], logits
+            )
+            split_at = [end - rows_of_batch.start for end in starts[batch_start + 1 : batch_start + len(batch)]]
             decoded = zip(batch, np.split(best, split_at), np.split(probabilities, split_at), strict=True)
             predictions += [self._make_prediction(example.words, *outputs) for example, *outputs in decoded]
         return predictions
@@ -277,17 +289,19 @@ class SequenceTagging(Task):
         if not self.crf:
             return constrained_viterbi(scores, lengths, *self.transitions), softmax(scores)
         transitions = zip(self.transitions, logits["moves"], strict=True)
-        transitions = [np.where(is_allowed, learned, FORBIDDEN_SCORE) for is_allowed, learned in transitions]
+        transitions = [
+            np.where(is_allowed, learned_scores, FORBIDDEN_SCORE) for is_allowed, learned_scores in transitions
+        ]
         return chain_viterbi(scores, lengths, *transitions), chain_marginals(scores, lengths, *transitions)
 
     def _make_prediction(self, words: tuple[str, ...], best: np.ndarray, probabilities: np.ndarray) -> TagPrediction:
         tags = tuple(self.tags[tag_id] for tag_id in best)
         entities = []
-        for first, last, kind in () if self.is_plain else iobes.entity_spans(tags):
-            by_word = probabilities[range(first, last), best[first:last]]
+        for start, end, entity_type in () if self.is_plain else iobes.entity_spans(tags):
+            by_word = probabilities[range(start, end), best[start:end]]
             geometric_mean = float(np.exp(np.mean(np.log(np.maximum(by_word, MIN_WEIGHT)))))
-            text = "".join(words[first:last] if self.characters else _join_words(words[first:last]))
-            entities.append(EntityPrediction(text, kind, first, last, geometric_mean))
+            text = "".join(words[start:end] if self.characters else _join_words(words[start:end]))
+            entities.append(EntityPrediction(text, entity_type, start, end, geometric_mean))
         return TagPrediction(words, tags, tuple(entities), self.tags, probabilities, self.is_plain)
 
     def to_source_format(self, answer: TagPrediction) -> TagPrediction:
@@ -298,11 +312,11 @@ class SequenceTagging(Task):
             return answer
         source_labels = iobes.scheme_labels(self.tags, self.scheme)  # pyright: ignore[reportArgumentType] - a word in JSON
         labels = tuple(dict.fromkeys(source_labels))
-        merged = np.zeros((len(answer.words), len(labels)))
-        for number, label in enumerate(source_labels):
-            merged[:, labels.index(label)] += answer.probabilities[:, number]
+        merged_probabilities = np.zeros((len(answer.words), len(labels)))
+        for label_id, label in enumerate(source_labels):
+            merged_probabilities[:, labels.index(label)] += answer.probabilities[:, label_id]
         tags = tuple(iobes.from_iobes(answer.tags, self.scheme))  # pyright: ignore[reportArgumentType]
-        return replace(answer, tags=tags, labels=labels, probabilities=merged, scheme=self.scheme)
+        return replace(answer, tags=tags, labels=labels, probabilities=merged_probabilities, scheme=self.scheme)
 
     def judge(self, example: TaggedExample, answer: TagPrediction) -> Judgment:
         if self.is_plain:
@@ -317,31 +331,34 @@ class SequenceTagging(Task):
     def evaluate(self, examples: Examples, answers: Sequence[TagPrediction]) -> dict[str, Any]:
         pairs = metrics.labeled_pairs(examples, answers)
         evaluate_tags = metrics.tagging_accuracy if self.is_plain else metrics.entity_f1
-        values = evaluate_tags([example.tags for example, _ in pairs], [answer.tags for _, answer in pairs])
-        return values | {"examples": len(pairs)}
+        tag_metrics = evaluate_tags([example.tags for example, _ in pairs], [answer.tags for _, answer in pairs])
+        return tag_metrics | {"examples": len(pairs)}
 
 
 def _entity_text(words: Sequence[str], tags: Sequence[str]) -> str:
     spans = iobes.entity_spans(tags)
-    return "; ".join(f"{''.join(_join_words(words[first:last]))} {kind}" for first, last, kind in spans)
+    return "; ".join(f"{''.join(_join_words(words[start:end]))} {entity_type}" for start, end, entity_type in spans)
 
 
-def _word_windows(sizes: Sequence[int], room: int) -> Iterator[tuple[int, int, range]]:
+def _word_windows(token_counts: Sequence[int], max_tokens: int) -> Iterator[tuple[int, int, range]]:
     """(first word, last word + 1, predicted words) of each window; every word is predicted once."""
-    ends = np.cumsum([0, *sizes])
-    count, margin, done = len(sizes), room // MARGIN_DIVISOR, 0
+    ends = np.cumsum([0, *token_counts])
+    num_words, margin, num_predicted = len(token_counts), max_tokens // MARGIN_DIVISOR, 0
     while True:
-        begin = int(np.searchsorted(ends, ends[done] - margin)) if ends[-1] > room else 0
-        begin = min(max(begin, 0), done)
-        end = int(np.searchsorted(ends, ends[begin] + room, side="right")) - 1
-        ahead = max(done + 1, int(np.searchsorted(ends, ends[end] - margin, side="right")) - 1)
-        until = ahead if end < count else count
-        if until > end:  # a long word: its context is dropped
-            begin, end = done, max(done + 1, int(np.searchsorted(ends, ends[done] + room, side="right")) - 1)
-            until = min(until, end)
-        yield begin, min(end, count), range(done, min(until, count))
-        done = until
-        if done >= count:
+        start = int(np.searchsorted(ends, ends[num_predicted] - margin)) if ends[-1] > max_tokens else 0
+        start = min(max(start, 0), num_predicted)
+        end = int(np.searchsorted(ends, ends[start] + max_tokens, side="right")) - 1
+        predicted_end = max(num_predicted + 1, int(np.searchsorted(ends, ends[end] - margin, side="right")) - 1)
+        prediction_end = predicted_end if end < num_words else num_words
+        if prediction_end > end:  # a long word: its context is dropped
+            start, end = (
+                num_predicted,
+                max(num_predicted + 1, int(np.searchsorted(ends, ends[num_predicted] + max_tokens, side="right")) - 1),
+            )
+            prediction_end = min(prediction_end, end)
+        yield start, min(end, num_words), range(num_predicted, min(prediction_end, num_words))
+        num_predicted = prediction_end
+        if num_predicted >= num_words:
             return
 
 

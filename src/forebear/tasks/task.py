@@ -217,17 +217,17 @@ def _crf_scores(model: Model | Scorer) -> dict[str, Sequence[np.ndarray]]:
     crf = head.crf if isinstance(head, TagHead) else None
     if crf is None:
         return {}
-    learned = (crf.transition_bias, crf.start_bias, crf.end_bias)
-    return {"moves": [tensor.detach().float().cpu().numpy() for tensor in learned]}
+    parameters = (crf.transition_bias, crf.start_bias, crf.end_bias)
+    return {"moves": [tensor.detach().float().cpu().numpy() for tensor in parameters]}
 
 
-def _network_scorer(model: Model, tokens: int) -> Callable[[TargetArrays], dict[str, np.ndarray]]:
+def _network_scorer(model: Model, num_tokens: int) -> Callable[[TargetArrays], dict[str, np.ndarray]]:
     import torch
 
     from forebear.nn.encode_rows import pack_for_batch
     from forebear.nn.inference_mode import inference_mode
 
-    model = pack_for_batch(model.eval(), tokens)
+    model = pack_for_batch(model.eval(), num_tokens)
     heads = [name for name in model.heads if name in (*EXAMPLE_HEADS, *ROW_HEADS, *TOKEN_HEADS)]
 
     def score(inputs: TargetArrays) -> dict[str, np.ndarray]:

@@ -39,7 +39,7 @@ class ExampleRows:
     uses_segments: bool  # whether the encoder gets the segment ids
     groups_rows: bool  # whether heads combine the sequences of an example
     num_truncated: int = 0  # text tokens that no sequence holds
-    answer_spans: np.ndarray | None = None  # (T, …) what each token stands for, or IGNORE_INDEX; None: not needed
+    answer_spans: np.ndarray | None = None  # (T, …) word index or span of each token, or IGNORE_INDEX; None: not needed
 
     @classmethod
     def from_rows(
@@ -47,7 +47,7 @@ class ExampleRows:
         rows: Iterable[ExampleRow],
         *,
         uses_segments: bool,
-        grouped: bool,
+        groups_rows: bool,
         example_targets: TargetArrays | None = None,
         num_truncated: int = 0,
     ) -> ExampleRows:
@@ -59,16 +59,16 @@ class ExampleRows:
             values: list[Any] = [row.targets[name] for row in row_list]
             is_per_token = isinstance(values[0], np.ndarray)
             targets[name] = np.concatenate(values).astype(np.int64) if is_per_token else np.array(values, np.int64)
-        empty = [np.empty(0, np.int32)]
+        no_tokens = [np.empty(0, np.int32)]
         answer_spans = [row.answer_spans for row in row_list if row.answer_spans is not None]
         return cls(
-            np.concatenate([row.tokens for row in row_list] or empty).astype(np.int32),
+            np.concatenate([row.tokens for row in row_list] or no_tokens).astype(np.int32),
             lengths,
-            np.concatenate([row.segments for row in row_list] or empty).astype(np.int8),
+            np.concatenate([row.segments for row in row_list] or no_tokens).astype(np.int8),
             np.array([row.example for row in row_list], np.int64),
             targets,
             uses_segments,
-            grouped,
+            groups_rows,
             num_truncated,
             np.concatenate(answer_spans) if answer_spans else None,
         )
@@ -97,7 +97,7 @@ class ExampleRows:
         return range(int(self._first_rows[example]), int(self._first_rows[example + 1]))
 
     def row_answer_spans(self, row: int) -> np.ndarray:
-        """What the tokens of a sequence stand for."""
+        """Word index or span of each token of a sequence."""
         assert self.answer_spans is not None
         return self.answer_spans[self._ends[row] : self._ends[row + 1]]
 
@@ -117,8 +117,8 @@ class ExampleRows:
         if self.uses_segments:
             inputs["segments"] = self.segments[token_positions].astype(np.int64)
         if self.groups_rows:
-            rows = np.diff(self._first_rows)[np.asarray(examples)]
-            inputs["groups"] = np.repeat(np.arange(len(rows)), rows)
+            num_rows = np.diff(self._first_rows)[np.asarray(examples)]
+            inputs["groups"] = np.repeat(np.arange(len(num_rows)), num_rows)
         indices_of_length = {len(self): np.asarray(examples), len(self.tokens): token_positions}
         indices_of_length |= {len(self.lengths): row_ids} if len(self.lengths) != len(self) else {}
         targets = {name: target[indices_of_length[len(target)]] for name, target in self.targets.items()}
@@ -179,33 +179,35 @@ def _full_batch(source: ExampleRows) -> Batch:
 
 @lru_cache(maxsize=4)
 def _epoch_order(
-    source: ExampleRows, steps: int, seed: int, epoch: int, group_lengths: bool
+    source: ExampleRows, num_steps: int, seed: int, epoch: int, length_grouping: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """The order of the examples and the batch boundaries in it, at about equal numbers of tokens."""
     order = shuffled_positions(np.arange(len(source)), len(source), seed=seed, epoch=epoch)
-    ends = np.cumsum(source.example_lengths[order])
-    targets = ends[-1] * np.arange(1, steps) / steps
-    boundaries = np.searchsorted(ends, targets) + 1
-    min_bounds = np.arange(1, steps)
-    boundaries = np.maximum.accumulate(boundaries - min_bounds) + min_bounds  # each batch has an example of its own
-    boundaries = np.minimum(boundaries, len(source) - steps + min_bounds)
+    token_ends = np.cumsum(source.example_lengths[order])
+    target_ends = token_ends[-1] * np.arange(1, num_steps) / num_steps
+    boundaries = np.searchsorted(token_ends, target_ends) + 1
+    min_boundaries = np.arange(1, num_steps)
+    boundaries = (
+        np.maximum.accumulate(boundaries - min_boundaries) + min_boundaries
+    )  # each batch has an example of its own
+    boundaries = np.minimum(boundaries, len(source) - num_steps + min_boundaries)
     boundaries = np.concatenate(([0], boundaries, [len(source)])).astype(np.int64)
-    if not group_lengths:
+    if not length_grouping:
         return order, boundaries
     return _group_by_length(source.example_lengths, order, boundaries, [seed, epoch])
 
 
 def _group_by_length(
-    sizes: np.ndarray, order: np.ndarray, boundaries: np.ndarray, seed: list[int]
+    lengths: np.ndarray, order: np.ndarray, boundaries: np.ndarray, seed: list[int]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sort each pool by length, split it again into as many batches, and shuffle these."""
     batches: list[np.ndarray] = []
-    for first in range(0, len(boundaries) - 1, POOL_BATCHES):
-        last = min(first + POOL_BATCHES, len(boundaries) - 1)
-        pool = order[boundaries[first] : boundaries[last]]
-        pool = pool[np.argsort(sizes[pool], kind="stable")]
-        splits = balanced_splits(np.concatenate(([0], np.cumsum(sizes[pool]))), last - first)
+    for start in range(0, len(boundaries) - 1, POOL_BATCHES):
+        end = min(start + POOL_BATCHES, len(boundaries) - 1)
+        pool = order[boundaries[start] : boundaries[end]]
+        pool = pool[np.argsort(lengths[pool], kind="stable")]
+        splits = balanced_splits(np.concatenate(([0], np.cumsum(lengths[pool]))), end - start)
         pool_batches = np.split(pool, splits[1:-1])
-        shuffled = np.random.default_rng([*seed, first]).permutation(len(pool_batches))
+        shuffled = np.random.default_rng([*seed, start]).permutation(len(pool_batches))
         batches += [pool_batches[index] for index in shuffled]
     return np.concatenate(batches), np.cumsum([0, *map(len, batches)])

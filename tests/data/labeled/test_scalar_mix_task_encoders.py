@@ -140,7 +140,7 @@ def test_task_encoder_reads_word_vectors_next_to_their_scalar_mix():
         small_tokenizer("words")
     )
     network = (
-        Model(ScalarMixEncoder(model.encoder, reader="mean", width=4, place="both", normed=True), {})
+        Model(ScalarMixEncoder(model.encoder, kind="mean", width=4, mix_position="both", normalize=True), {})
         .initialize(1)
         .eval()
     )

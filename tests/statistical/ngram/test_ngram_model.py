@@ -52,7 +52,7 @@ def test_only_the_last_tokens_of_the_context_matter():
 def test_ngram_decoding_step_by_step_equals_next_log_probs():
     model = counted_model(skewed_texts(1), 3)
     rows = [[END], [END, 3, 4, 3], [END, 5]]
-    decoder = model.start_decoding([np.array(row) for row in rows], room=5)
+    decoder = model.start_decoding([np.array(row) for row in rows], max_new_tokens=5)
     for next_tokens, selected in (([3, 4, 5], [0, 1, 2]), ([4, 3, 3], [2, 0]), ([5, 5], [0, 1]), ([4, 3], [1, 0, 1])):
         rows = [[*row, token] for row, token in zip(rows, next_tokens, strict=True)]
         rows = [rows[i] for i in selected]

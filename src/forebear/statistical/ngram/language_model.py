@@ -269,7 +269,7 @@ class NgramModel:
         ends = np.flatnonzero(last == self.end)
         return last[ends[-1] :] if len(ends) else last
 
-    def start_decoding(self, rows: Sequence[np.ndarray], room: int) -> NgramDecodingState:
+    def start_decoding(self, rows: Sequence[np.ndarray], max_new_tokens: int) -> NgramDecodingState:
         return NgramDecodingState(self, rows)
 
     def _flatten_rows(self, rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
