@@ -1,4 +1,4 @@
-"""Commands as a person gives them, in this process: what they print is caught."""
+"""Commands run in this process, with their output captured."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from forebear.cli.main import main
 Captured = pytest.CaptureFixture[str]
 
 
-def told(capsys: Captured, *arguments: object) -> dict:
-    """The one JSON document that a successful command prints."""
+def json_output(capsys: Captured, *arguments: object) -> dict:
+    """The JSON document that a successful command prints."""
     capsys.readouterr()
     assert main([*map(str, arguments), "--json"]) == 0
     return json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 
 
-def said(capsys: Captured, *arguments: object) -> str:
+def printed_output(capsys: Captured, *arguments: object) -> str:
     capsys.readouterr()
     assert main([*map(str, arguments)]) == 0
     return capsys.readouterr().out
 
 
-def refused(capsys: Captured, *arguments: object) -> str:
-    """What a command that cannot be carried out complains of; it prints nothing else."""
+def refusal_message(capsys: Captured, *arguments: object) -> str:
+    """What a refused command prints to standard error; it prints nothing else."""
     capsys.readouterr()
     assert main([*map(str, arguments)]) == 2
     printed = capsys.readouterr()

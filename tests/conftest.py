@@ -1,4 +1,4 @@
-"""What holds for every test: which run by default, at what cost, in which precision; and the real data, if any."""
+"""For every test: which run by default, what they cost, float32, no fsync; and the real data, if there are any."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hypothesis import settings
 
 ROOT = Path(__file__).parent.parent
 LONGEST_TESTS = (
-    "test_a_block_succeeds",
+    "test_readme_block_succeeds_in_process",
     "test_demo_compares_all_models_and_resumes",
-)  # first, so that nobody waits at the end
+)  # run first, so that none is left alone at the end
 MAX_EXAMPLES = 15  # of one property in a default run; a test may ask for fewer
 SLOW_SECONDS = 5.0  # CPU seconds of a test; from here on it needs the marker `slow`, and is reported without
 MAX_SECONDS = 45.0  # of a test without the marker: a failure. The first to use a kernel in a fresh clone compiles it.
@@ -72,15 +72,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         limit_examples(item)
     if config.getoption("-m") or any("::" in argument for argument in config.args):
-        return  # tests chosen by marker or by name are run
-    left_out = {item for item in items if item.get_closest_marker("slow")} | unsampled(items)
-    if left_out:
-        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
-        items[:] = [item for item in items if item not in left_out]
+        return  # tests selected by marker or name all run
+    deselected = {item for item in items if item.get_closest_marker("slow")} | unsampled(items)
+    if deselected:
+        config.hook.pytest_deselected(items=[item for item in items if item in deselected])
+        items[:] = [item for item in items if item not in deselected]
 
 
 def unsampled(items: list[pytest.Item]) -> set[pytest.Item]:
-    """The cases of tests marked `sample` that a default run leaves out.
+    """The cases of tests marked `sample` that a default run deselects.
 
     `sample(n)` keeps n cases, spread evenly; `sample` keeps as few as show every value of every parameter.
     """
@@ -88,39 +88,39 @@ def unsampled(items: list[pytest.Item]) -> set[pytest.Item]:
     for item in items:
         if item.get_closest_marker("sample") and not item.get_closest_marker("slow"):
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    left_out: set[pytest.Item] = set()
+    deselected: set[pytest.Item] = set()
     for group in cases.values():
         marker = group[0].get_closest_marker("sample")
         assert marker is not None
-        kept = spread(group, marker.args[0]) if marker.args else covering(group)
-        left_out |= set(group) - set(kept)
-    return left_out
+        selected = evenly_spaced(group, marker.args[0]) if marker.args else covering(group)
+        deselected |= set(group) - set(selected)
+    return deselected
 
 
-def spread(group: list[pytest.Item], number: int) -> list[pytest.Item]:
+def evenly_spaced(group: list[pytest.Item], number: int) -> list[pytest.Item]:
     return [group[index * len(group) // number] for index in range(min(number, len(group)))]
 
 
 def covering(group: list[pytest.Item]) -> list[pytest.Item]:
-    """Greedy: the case with most values that were not seen yet, until there is none."""
+    """Greedy: repeatedly the case with most values not covered yet, until all are covered."""
     values = {
         item: {(name, repr(value)) for name, value in getattr(item, "callspec").params.items()}  # noqa: B009
         for item in group
     }
-    seen: set[tuple[str, str]] = set()
-    kept: list[pytest.Item] = []
-    while new := max((len(values[item] - seen) for item in group), default=0):
-        item = next(item for item in group if len(values[item] - seen) == new)
-        kept.append(item)
-        seen |= values[item]
-    return kept
+    covered: set[tuple[str, str]] = set()
+    selected: list[pytest.Item] = []
+    while new := max((len(values[item] - covered) for item in group), default=0):
+        item = next(item for item in group if len(values[item] - covered) == new)
+        selected.append(item)
+        covered |= values[item]
+    return selected
 
 
 def limit_examples(item: pytest.Item) -> None:
     """Caps the number of examples of a property whose test asks for more than the profile."""
     test = getattr(item, "obj", None)
     test = getattr(test, "__func__", test)
-    requested = getattr(test, "_hypothesis_internal_use_settings", None)  # there is no public way to ask a test
+    requested = getattr(test, "_hypothesis_internal_use_settings", None)  # there is no public attribute
     if requested is not None and requested.max_examples > settings.default.max_examples:
         test._hypothesis_internal_use_settings = settings(requested, max_examples=settings.default.max_examples)
 

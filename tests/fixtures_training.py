@@ -1,4 +1,4 @@
-"""A cache of their own for the tests of training."""
+"""An isolated cache for the tests of training."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The benchmark of sentence vectors runs on a tiny model: it stops where our vectors and a peer's differ."""
+"""The benchmark of sentence vectors runs on a tiny model, and stops where our vectors differ from those of a peer."""
 
 import os
 import subprocess
@@ -15,8 +15,8 @@ def test_encode_benchmark_runs(tmp_path):
     pytest.importorskip("transformers")
     environment = os.environ | {"FOREBEAR_DATA": str(tmp_path), "OMP_NUM_THREADS": "1"}  # the demo's text, everywhere
     command = [sys.executable, str(ROOT / "benchmarks" / "encode.py"), "--quick"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("ours/theirs") + done.stdout.count("not installed") == 6
-    assert done.stdout.count("of sgemm") >= 2
-    assert "the vectors differ by" in done.stdout
+    process = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.count("ours/theirs") + process.stdout.count("not installed") == 6
+    assert process.stdout.count("of sgemm") >= 2
+    assert "the vectors differ by" in process.stdout

@@ -1,4 +1,4 @@
-"""The command line starts fast because it loads little: modules are counted, not seconds."""
+"""The command line starts fast because it loads few modules: modules are counted, not seconds."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ print("\\n" + json.dumps([status or 0, sorted(sys.modules)]))
 """
 
 
-def loaded_by(arguments: list[str], program: str = PROGRAM, folder: Path | None = None) -> set[str]:
+def modules_loaded_by(arguments: list[str], program: str = PROGRAM, folder: Path | None = None) -> set[str]:
     """The modules in memory after `forebear ARGUMENTS`, which has to succeed."""
     command = [sys.executable, "-c", program, json.dumps(arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=60, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    status, modules = json.loads(done.stdout.splitlines()[-1])
-    assert status == 0, done.stdout + done.stderr
+    process = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=60, cwd=folder)
+    assert process.returncode == 0, process.stderr
+    status, modules = json.loads(process.stdout.splitlines()[-1])
+    assert status == 0, process.stdout + process.stderr
     return set(modules)
 
 
-def test_help_loads_nothing_heavy():
-    assert loaded_by(["--help"]) & HEAVY == set()
+def test_help_loads_no_heavy_module():
+    assert modules_loaded_by(["--help"]) & HEAVY == set()
 
 
-def test_a_heavy_module_would_be_seen():
+def test_loaded_heavy_module_is_detected():
     program = PROGRAM.replace("from forebear.cli.main import main", "import numpy; main = bool")
-    assert "numpy" in loaded_by([], program)
+    assert "numpy" in modules_loaded_by([], program)
 
 
-def test_pretrain_and_score_load_no_clustering(tmp_path: Path):
-    """numba loads scipy's linear algebra where scipy is installed; of the rest, nothing."""
+def test_pretrain_and_score_load_no_unneeded_scipy_module(tmp_path: Path):
+    """numba loads scipy's linear algebra where scipy is installed, and nothing else of scipy."""
     (tmp_path / "text.txt").write_text("the sailor drank tea\n\nthe doctor drank cocoa\n\n" * 20, encoding="utf-8")
     for command in (["pretrain", "ngram", "text.txt"], ["score", "runs/ngram", "the sailor"]):
-        loaded = loaded_by(command, folder=tmp_path)
+        loaded = modules_loaded_by(command, folder=tmp_path)
         assert "numpy" in loaded
         assert loaded & {"scipy.cluster", "scipy.spatial", "scipy.stats", "scipy.optimize"} == set()

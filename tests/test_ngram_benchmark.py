@@ -1,4 +1,4 @@
-"""The benchmark of n-grams runs on a small text; where KenLM is, both sides are compared in it."""
+"""The n-gram benchmark runs on a small text, and compares with KenLM where it is installed."""
 
 import os
 import subprocess
@@ -14,8 +14,8 @@ pytestmark = pytest.mark.slow
 def test_ngram_benchmark_runs(tmp_path):
     environment = os.environ | {"FOREBEAR_DATA": str(tmp_path)}  # the demo's text
     command = [sys.executable, str(ROOT / "benchmarks" / "ngram.py"), "--quick"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
-    assert done.returncode == 0, done.stderr
-    assert "ours    text" in done.stdout
-    assert "perplexity: ours" in done.stdout
-    assert "million words a second: ours, text" in done.stdout
+    process = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    assert process.returncode == 0, process.stderr
+    assert "ours    text" in process.stdout
+    assert "perplexity: ours" in process.stdout
+    assert "million words a second: ours, text" in process.stdout

@@ -1,4 +1,4 @@
-"""The benchmark of several processes runs, and its losses agree: a bounded smoke test."""
+"""The benchmark of several processes runs on a tiny model, and its losses agree."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 def test_parallel_benchmark_runs():
     command = [sys.executable, ROOT / "benchmarks" / "parallel.py", "--tiny", "--rounds", "1"]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("tokens/s") == 4
-    assert "two processes over gloo" in done.stdout
+    process = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.count("tokens/s") == 4
+    assert "two processes over gloo" in process.stdout

@@ -1,4 +1,4 @@
-"""Our networks are the published ones: the same logits, gradients and texts as transformers, in both directions."""
+"""Our networks equal the published ones: the same logits, gradients and texts as transformers, in both directions."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from forebear.interop.tensor_names import ARCHITECTURES
 from forebear.nn.causal_lm import TransformerCausalLM
 from forebear.nn.model import Model
 from forebear.registry import model_spec
-from peers import (
+from hf_peers import (
     PEERS,
     SPECIALS,
     VOCABULARY,
     Rows,
-    model_of,
-    our_answers,
-    our_pulls,
-    peer_of,
-    their_answers,
-    their_pulls,
+    build_model,
+    model_gradients,
+    model_outputs,
+    peer_gradients,
+    peer_outputs,
+    random_peer,
 )
 
 transformers = pytest.importorskip("transformers")
 
-WHOLE = {name: numbers for name, (_, numbers) in PEERS.items() if not name.endswith(("tModel", "aModel"))}
+WITH_HEADS = {name: numbers for name, (_, numbers) in PEERS.items() if not name.endswith(("tModel", "aModel"))}
 SMALL: dict[str, Any] = {"width": 24, "depth": 2, "heads": 3, "context": 20, "inner": 40}
-EXPORTED: dict[str, tuple[str, dict[str, Any]]] = {  # the class that should open it there: milestone, fields
+EXPORTED: dict[str, tuple[str, dict[str, Any]]] = {  # class in transformers: model, fields
     "OpenAIGPTLMHeadModel": ("gpt", SMALL | {"inner": 0}),
     "GPT2LMHeadModel": ("gpt2", SMALL),
     "BertForPreTraining": ("bert", SMALL | {"activation": "gelu-tanh"}),
@@ -45,12 +45,12 @@ EXPORTED: dict[str, tuple[str, dict[str, Any]]] = {  # the class that should ope
 
 
 def rows_for(name: str, lengths: tuple[int, ...] = (9, 4, 9, 13)) -> Rows:
-    return Rows.drawn(lengths, segments=1 if name.startswith("Roberta") else 2)
+    return Rows.random(lengths, segments=1 if name.startswith("Roberta") else 2)
 
 
-def drawn(milestone: str, fields: dict[str, Any]) -> Model:
-    """One of ours, with values as large as a peer's."""
-    model, draw = model_of(milestone, fields).initialize(3).eval(), torch.Generator().manual_seed(4)
+def random_model(model_name: str, fields: dict[str, Any]) -> Model:
+    """A random model of ours, with weights as large as a peer's."""
+    model, draw = build_model(model_name, fields).initialize(3).eval(), torch.Generator().manual_seed(4)
     with torch.no_grad():
         for value in model.parameters():
             random = torch.randn(value.shape, generator=draw)
@@ -60,90 +60,92 @@ def drawn(milestone: str, fields: dict[str, Any]) -> Model:
 
 @pytest.mark.parametrize("name", PEERS)
 def test_imported_models_have_the_same_logits(name: str, tmp_path: Path):
-    """Padded in a batch there; here all rows together, and each alone."""
-    peer, rows = peer_of(name), rows_for(name)
+    """Padded batches in transformers; here all rows together, and each alone."""
+    peer, rows = random_peer(name), rows_for(name)
     peer.save_pretrained(tmp_path)
-    found = read_huggingface(tmp_path)
-    heads = found.heads or ("",)
-    model = model_of(found.model, found.fields).with_heads(found.heads).load(found.tensors).eval()
-    wanted = their_answers(peer, rows, heads)
-    answers = our_answers(model, rows, heads)
-    assert answers.keys() == wanted.keys()
-    for head, value in wanted.items():
-        assert float(value.detach().abs().max()) > 0.2  # answers that a wrong part would change
+    checkpoint = read_huggingface(tmp_path)
+    heads = checkpoint.heads or ("",)
+    model = (
+        build_model(checkpoint.model, checkpoint.fields).with_heads(checkpoint.heads).load(checkpoint.tensors).eval()
+    )
+    expected = peer_outputs(peer, rows, heads)
+    answers = model_outputs(model, rows, heads)
+    assert answers.keys() == expected.keys()
+    for head, value in expected.items():
+        assert float(value.detach().abs().max()) > 0.2  # large enough to show an error of any part
         torch.testing.assert_close(answers[head], value, rtol=0, atol=1e-4)
-        alone = [our_answers(model, rows.one(row), heads)[head] for row in range(len(rows.lengths))]
+        alone = [model_outputs(model, rows.single(row), heads)[head] for row in range(len(rows.lengths))]
         torch.testing.assert_close(torch.cat(alone), value, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", WHOLE)
-def test_a_step_of_training_has_the_same_gradients(name: str, tmp_path: Path):
-    peer, rows = peer_of(name), rows_for(name)
+@pytest.mark.parametrize("name", WITH_HEADS)
+def test_imported_models_have_the_same_gradients(name: str, tmp_path: Path):
+    peer, rows = random_peer(name), rows_for(name)
     peer.save_pretrained(tmp_path)
-    found = read_huggingface(tmp_path)
-    model = model_of(found.model, found.fields).with_heads(found.heads).load(found.tensors)
-    wanted = their_pulls(peer, rows, found.heads)
-    before = 2 if name.startswith("Roberta") else 0
-    pulls = our_pulls(model, found.model, rows, before, found.fields["depth"])
-    tied = {name for name in wanted if "lm_head.weight" in name or ".decoder." in name}
-    assert pulls.keys() == wanted.keys() - tied
-    assert max(float(value.abs().max()) for value in pulls.values()) > 0.01
-    for part, value in pulls.items():
-        torch.testing.assert_close(value, wanted[part], rtol=0, atol=1e-4, msg=part)
+    checkpoint = read_huggingface(tmp_path)
+    model = build_model(checkpoint.model, checkpoint.fields).with_heads(checkpoint.heads).load(checkpoint.tensors)
+    expected = peer_gradients(peer, rows, checkpoint.heads)
+    num_offset_rows = 2 if name.startswith("Roberta") else 0
+    gradients = model_gradients(model, checkpoint.model, rows, num_offset_rows, checkpoint.fields["depth"])
+    tied = {name for name in expected if "lm_head.weight" in name or ".decoder." in name}
+    assert gradients.keys() == expected.keys() - tied
+    assert max(float(value.abs().max()) for value in gradients.values()) > 0.01
+    for parameter, value in gradients.items():
+        torch.testing.assert_close(value, expected[parameter], rtol=0, atol=1e-4, msg=parameter)
 
 
 @pytest.mark.parametrize("name", EXPORTED)
-def test_exported_models_open_there_and_answer_alike(name: str, tmp_path: Path):
-    milestone, fields = EXPORTED[name]
-    network = drawn(milestone, fields)
-    whole = asdict(model_spec(milestone)(**fields))
-    assert write_huggingface(tmp_path, milestone, whole, network.tensors(), SPECIALS) == []
-    peer, told = getattr(transformers, name).from_pretrained(tmp_path, output_loading_info=True)
-    assert not any(told.values()), told
+def test_exported_models_have_the_same_logits_in_transformers(name: str, tmp_path: Path):
+    model_name, fields = EXPORTED[name]
+    network = random_model(model_name, fields)
+    spec_fields = asdict(model_spec(model_name)(**fields))
+    assert write_huggingface(tmp_path, model_name, spec_fields, network.tensors(), SPECIALS) == []
+    peer, loading_info = getattr(transformers, name).from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(loading_info.values()), loading_info
     assert peer.config.architectures == [name]
     rows, heads = rows_for(name), tuple(network.heads)
-    wanted = their_answers(peer.eval(), rows, heads)
-    for head, value in our_answers(network, rows, heads).items():
-        torch.testing.assert_close(value, wanted[head], rtol=0, atol=1e-4)
+    expected = peer_outputs(peer.eval(), rows, heads)
+    for head, value in model_outputs(network, rows, heads).items():
+        torch.testing.assert_close(value, expected[head], rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["OpenAIGPTLMHeadModel", "GPT2LMHeadModel"])
-def test_exported_models_continue_alike(name: str, tmp_path: Path):
-    milestone, fields = EXPORTED[name]
-    model = drawn(milestone, fields | {"context": 40})
-    whole = asdict(model_spec(milestone)(**fields | {"context": 40}))
-    write_huggingface(tmp_path, milestone, whole, model.tensors(), {"end": (0, "<|endoftext|>")})
+def test_exported_models_generate_the_same_text_in_transformers(name: str, tmp_path: Path):
+    model_name, fields = EXPORTED[name]
+    model = random_model(model_name, fields | {"context": 40})
+    spec_fields = asdict(model_spec(model_name)(**fields | {"context": 40}))
+    write_huggingface(tmp_path, model_name, spec_fields, model.tensors(), {"end": (0, "<|endoftext|>")})
     peer = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
     tokens = rows_for(name, (9, 9, 9)).tokens.view(3, 9)
     length = 16
-    asked = {"do_sample": False, "max_new_tokens": length, "min_new_tokens": length, "pad_token_id": 0}
-    theirs = peer.generate(tokens, attention_mask=torch.ones_like(tokens), suppress_tokens=[0], **asked)[:, 9:]
-    reader, found = TransformerCausalLM(model).start_decoding(list(tokens.numpy()), length), []
+    options = {"do_sample": False, "max_new_tokens": length, "min_new_tokens": length, "pad_token_id": 0}
+    expected = peer.generate(tokens, attention_mask=torch.ones_like(tokens), suppress_tokens=[0], **options)[:, 9:]
+    decoder, generated = TransformerCausalLM(model).start_decoding(list(tokens.numpy()), length), []
     for _ in range(length):
-        scores = reader.next_logits()
-        scores[:, 0] = -np.inf  # the end, which the peer was told to leave out too
-        found.append(scores.argmax(1))
-        reader.append(found[-1])
-    assert np.stack(found, 1).tolist() == theirs.tolist()
+        scores = decoder.next_logits()
+        scores[:, 0] = -np.inf  # the end token, suppressed in the peer too
+        generated.append(scores.argmax(1))
+        decoder.append(generated[-1])
+    assert np.stack(generated, 1).tolist() == expected.tolist()
 
 
 def test_roberta_counts_positions_from_the_padding_token(tmp_path: Path):
-    """Of any number: the first row of ours is the one after it, there and back."""
-    peer = peer_of("RobertaForMaskedLM", pad_token_id=4)
+    """For any padding id: our first row is the one after it, on import and export."""
+    peer = random_peer("RobertaForMaskedLM", pad_token_id=4)
     peer.save_pretrained(tmp_path / "theirs")
-    found = read_huggingface(tmp_path / "theirs")
-    assert found.fields["context"] == 15
+    checkpoint = read_huggingface(tmp_path / "theirs")
+    assert checkpoint.fields["context"] == 15
     table = peer.state_dict()["roberta.embeddings.position_embeddings.weight"]
-    assert torch.equal(found.tensors["encoder.embedding.position.weight"], table[5:])
-    fields = asdict(model_spec("roberta")(**found.fields))
-    write_huggingface(tmp_path / "ours", "roberta", fields, found.tensors, SPECIALS | {"padding": (4, "<pad>")})
-    again = transformers.RobertaForMaskedLM.from_pretrained(tmp_path / "ours")
-    assert again.config.max_position_embeddings == 20
-    assert torch.equal(again.state_dict()["roberta.embeddings.position_embeddings.weight"][5:], table[5:])
-    assert not again.state_dict()["roberta.embeddings.position_embeddings.weight"][:5].any()
+    assert torch.equal(checkpoint.tensors["encoder.embedding.position.weight"], table[5:])
+    fields = asdict(model_spec("roberta")(**checkpoint.fields))
+    write_huggingface(tmp_path / "ours", "roberta", fields, checkpoint.tensors, SPECIALS | {"padding": (4, "<pad>")})
+    exported = transformers.RobertaForMaskedLM.from_pretrained(tmp_path / "ours")
+    assert exported.config.max_position_embeddings == 20
+    assert torch.equal(exported.state_dict()["roberta.embeddings.position_embeddings.weight"][5:], table[5:])
+    assert not exported.state_dict()["roberta.embeddings.position_embeddings.weight"][:5].any()
 
 
 def test_every_family_is_compared():
-    kinds = {peer_of(name).config.model_type for name in PEERS}
+    kinds = {random_peer(name).config.model_type for name in PEERS}
     assert kinds == {family.model_type for family in ARCHITECTURES.values()}
     assert VOCABULARY > 5

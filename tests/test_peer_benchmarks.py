@@ -1,4 +1,4 @@
-"""The benchmarks beside their peers (transformers, gensim, hmmlearn, torch.nn) run, and stop where both differ."""
+"""The benchmarks next to their peers (transformers, gensim, hmmlearn, torch.nn) run, and stop where results differ."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    ("name", "cases", "said"),
+    ("name", "cases", "message"),
     [
         ("gpt2", 1, "of sgemm"),
         ("generate", 10, "of memory"),
@@ -26,10 +26,10 @@ pytestmark = pytest.mark.slow
         ("crf", 7, "all best paths are the same"),
     ],
 )
-def test_benchmark_runs(name, cases, said, tmp_path):
+def test_peer_benchmark_runs_and_results_agree(name, cases, message, tmp_path):
     environment = os.environ | {"FOREBEAR_DATA": str(tmp_path), "OMP_NUM_THREADS": "1"}  # the demo's text, everywhere
     command = [sys.executable, str(ROOT / "benchmarks" / f"{name}.py"), "--quick"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("ours/theirs") == cases
-    assert said in done.stdout
+    process = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.count("ours/theirs") == cases
+    assert message in process.stdout

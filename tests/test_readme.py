@@ -1,4 +1,4 @@
-"""Every command in the READMEs is run as it is printed, offline, in an empty folder; both languages say the same."""
+"""Every command of the READMEs runs as printed, offline, in an empty folder; both languages have the same commands."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from pathlib import Path
 
 import pytest
 
-from loaded_before import loaded
+from preloaded_forebear import preloaded_programs
 
 PROJECT = Path(__file__).parent.parent
 READMES = ["README.md", "README.zh-CN.md"]
-SECONDS = 180  # for one block; a reader would not wait longer either
-BUDGET = 1  # second for a command that says how many it takes: that it learns is shown by other tests
+SECONDS = 180  # for one block
+BUDGET = 1  # seconds for a command with a time budget: other tests show that it learns
 
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<tag>[^`\n]*)\n(?P<text>.*?)^ *(?P=ticks) *$", re.M | re.S)
 TIME = re.compile(r"(--(?:adapt-)?time) \d+s\b")
-HERE = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?")
-# The test already stands in a set-up project; `./dev` would set it up a second time.
+HEREDOC = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?")
+# The test runs in a project that is set up; `./dev` would set it up a second time.
 ALREADY_DONE = ("./dev", "git clone ", "cd forebear", ". .venv", "source .venv")
 
 
 @dataclass(frozen=True)
 class Block:
-    """One ```sh block of a README; `no-run` after `sh` says that it is only to be read."""
+    """One ```sh block of a README; `no-run` after `sh` marks a block that is not run."""
 
     line: int
     runs: bool
     lines: tuple[str, ...]
-    prints: tuple[str, ...] = ()  # what the README says it prints, in the bare fence right after it
+    prints: tuple[str, ...] = ()  # the expected output, in the bare fence right after the block
 
     @property
     def script(self) -> str:
@@ -44,20 +44,20 @@ class Block:
     @property
     def commands(self) -> list[str]:
         """The command lines alone: without comments and here-documents, and with continued lines joined."""
-        found, end = [], ""
+        lines, terminator = [], ""
         for line in "\n".join(self.lines).replace("\\\n", " ").split("\n"):
-            if end:
-                end = "" if line.strip() == end else end
+            if terminator:
+                terminator = "" if line.strip() == terminator else terminator
                 continue
-            if here := HERE.search(line):
-                end = here[1]
-            if bare := " ".join(re.sub(r"(^|\s)#\s.*$", "", line).split()):
-                found.append(bare)
-        return found
+            if heredoc := HEREDOC.search(line):
+                terminator = heredoc[1]
+            if command := " ".join(re.sub(r"(^|\s)#\s.*$", "", line).split()):
+                lines.append(command)
+        return lines
 
 
 def blocks(markdown: str) -> list[Block]:
-    found = []
+    result = []
     for match in FENCE.finditer(markdown):
         tag = match["tag"].split()
         if tag[:1] != ["sh"]:
@@ -67,8 +67,8 @@ def blocks(markdown: str) -> list[Block]:
             lines = [line[2:] for line in lines if line.startswith("$ ")]
         after = FENCE.match(markdown, match.end() + 1)
         prints = tuple(after["text"].splitlines()) if after and not after["tag"].strip() else ()
-        found.append(Block(markdown.count("\n", 0, match.start()) + 1, "no-run" not in tag, tuple(lines), prints))
-    return found
+        result.append(Block(markdown.count("\n", 0, match.start()) + 1, "no-run" not in tag, tuple(lines), prints))
+    return result
 
 
 def headings(markdown: str) -> list[int]:
@@ -82,7 +82,7 @@ def words_after(program: str, command: str) -> list[str]:
 
 
 def environment(folder: Path, *programs: Path) -> dict[str, str]:
-    """At home in the folder and without a network; these folders of programs come before all others."""
+    """Variables for the folder as home, without a network, and with these folders of programs first on PATH."""
     nowhere = "http://127.0.0.1:9"
     path = [*map(str, programs), str(Path(sys.executable).parent), os.environ["PATH"]]
     return os.environ | {
@@ -129,15 +129,15 @@ def read(name: str) -> str:
 
 
 @pytest.mark.slow
-def test_every_command_succeeds(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory):
-    """Of the English one: the other has the same commands, as the test below holds.
+def test_every_readme_command_succeeds(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory):
+    """In the English README; the other has the same commands, as a test below checks.
 
-    A command's first call is that of the installed program; later ones do not load torch anew."""
+    The first call of each command runs the installed program; later calls do not load torch again."""
     name = READMES[0]
     assert (Path(sys.executable).parent / "forebear").exists(), "forebear is not installed here: run the tests by ./dev"
     commands = [command for block in blocks(read(name)) if block.runs for command in block.commands]
     assert any(command.startswith("forebear ") for command in commands), f"{name} shows nothing to try"
-    with loaded(tmp_path_factory.mktemp("loaded"), environment(tmp_path)) as programs:
+    with preloaded_programs(tmp_path_factory.mktemp("loaded"), environment(tmp_path)) as programs:
         assert run_blocks(read(name), tmp_path, programs) == []
     for match in FENCE.finditer(read(name)):
         if match["tag"].strip() == "python":
@@ -146,7 +146,7 @@ def test_every_command_succeeds(tmp_path: Path, tmp_path_factory: pytest.TempPat
 
 
 @pytest.mark.parametrize("name", READMES)
-def test_every_command_word_exists(name: str):
+def test_every_readme_subcommand_exists(name: str):
     """Also in blocks that are not run."""
     commands = [command for block in blocks(read(name)) for command in block.commands]
     of_dev = subprocess.run([PROJECT / "dev", "--help"], capture_output=True, text=True, check=True).stdout
@@ -157,7 +157,7 @@ def test_every_command_word_exists(name: str):
             assert re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", known), f"{name}: {program} has no {word}"
 
 
-def test_both_languages_have_the_same_commands_and_parts():
+def test_both_readmes_have_the_same_commands_and_headings():
     english, chinese = map(read, READMES)
     assert [block.commands for block in blocks(english)] == [block.commands for block in blocks(chinese)]
     assert headings(english) == headings(chinese)
@@ -166,7 +166,7 @@ def test_both_languages_have_the_same_commands_and_parts():
     assert [re.sub(r"  # .*", "", code) for code in codes[0]] == [re.sub(r"  # .*", "", code) for code in codes[1]]
 
 
-# The test can fail: made-up READMEs.
+# Made-up READMEs show that the test can fail.
 
 SAMPLE = """\
 # Title
@@ -200,7 +200,7 @@ forebear fly --to moon && ./dev dance
 """
 
 
-def test_blocks_are_read_and_run(tmp_path: Path):
+def test_readme_blocks_are_parsed_and_run(tmp_path: Path):
     first, second, third = blocks(SAMPLE)
     assert first.commands[-3:] == ["cat > 'a text.txt' <<'END'", "test -s 'a text.txt'", "printf '%s\\n' one > b.txt"]
     assert "./dev setup" in first.commands
@@ -214,18 +214,18 @@ def test_blocks_are_read_and_run(tmp_path: Path):
 
 
 @pytest.mark.parametrize("line", ["false", "false | true", "nosuchcommand", "echo $unset", "cat missing.txt"])
-def test_a_failing_command_is_reported_with_its_line(line: str, tmp_path: Path):
+def test_failing_readme_command_is_reported_with_its_line(line: str, tmp_path: Path):
     (complaint,) = run_blocks(f"text\n\n```sh\n{line}\ntrue\n```\n", tmp_path)
     assert complaint.startswith("line 3: exit status ")
 
 
-def test_a_block_that_prints_something_else_is_reported(tmp_path: Path):
+def test_readme_block_with_other_output_is_reported(tmp_path: Path):
     assert run_blocks("```sh\nprintf 'a  1\\nb 2\\n'\n```\n```\nb   2\n```\n", tmp_path) == []
     (complaint,) = run_blocks("```sh\necho a 1\n```\n```\na 2\n```\n", tmp_path)
     assert complaint.startswith("line 1: does not print 'a 2'")
 
 
-def test_a_command_without_end_is_ended_with_its_children(tmp_path: Path):
+def test_readme_command_without_end_is_killed_with_its_children(tmp_path: Path):
     status, output = run("sleep 600 & echo $!; wait", tmp_path, seconds=3)
     assert status is None
     deadline = time.monotonic() + 10

@@ -1,4 +1,4 @@
-"""Who may import whom (the table "Rooms" of docs/design.md), import cycles, and how long files and functions are."""
+"""Imports between rooms (the table "Rooms" of docs/design.md), import cycles, and lengths of files and functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DESIGN = PROJECT / "docs" / "design.md"
 
 OPEN_TO_ALL = {"errors", "interrupts", "numerics", "heads", "_version"}
 EMPTY_NAMES = {"utils", "util", "misc", "common", "helpers", "helper"}
-LONGEST_FILE, LONGEST_FUNCTION = 700, 60  # the aim is 400 and 40; beyond these no reason is good enough
+LONGEST_FILE, LONGEST_FUNCTION = 700, 60  # the aim is 400 and 40
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def parse(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
-def wrong_imports(package: Path, rooms: Rooms) -> list[str]:
+def forbidden_imports(package: Path, rooms: Rooms) -> list[str]:
     """Every import that the table forbids, as `file:line: complaint`."""
     complaints = []
     for file in sorted(package.rglob("*.py")):
@@ -119,7 +119,7 @@ def imported_room(name: str, package: Path, rooms: Rooms) -> str:
     return room if room and (exists or room in rooms.may_import) else "__init__"
 
 
-def wrong_folders(package: Path, rooms: Rooms) -> list[str]:
+def missing_or_empty_rooms(package: Path, rooms: Rooms) -> list[str]:
     """Rooms of the table that do not exist, and room folders without a Python file (left behind by a move)."""
     folders = [folder for folder in package.iterdir() if folder.is_dir() and folder.name != "__pycache__"]
     empty = sorted(folder.name for folder in folders if not any(folder.rglob("*.py")))
@@ -166,7 +166,7 @@ def import_cycle(package: Path) -> list[str]:
     return []
 
 
-# Shapes
+# Lengths, docstrings and names
 
 
 def body_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -175,7 +175,7 @@ def body_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return (node.end_lineno or node.lineno) - statements[0].lineno + 1 if statements else 0
 
 
-def wrong_shapes(root: Path) -> list[str]:
+def style_complaints(root: Path) -> list[str]:
     """Every file without a first-line docstring, too long, or with an empty name; every function too long."""
     complaints = []
     for file in sorted(root.rglob("*.py")) if root.is_dir() else [root]:
@@ -208,11 +208,11 @@ def modules_after_importing(names: list[str], watched: str) -> list[str]:
 
 
 def test_rooms_import_only_what_the_design_allows():
-    assert wrong_imports(PACKAGE, ROOMS) == []
+    assert forbidden_imports(PACKAGE, ROOMS) == []
 
 
 def test_each_room_of_the_design_is_a_module_or_a_folder_with_python_files():
-    assert wrong_folders(PACKAGE, ROOMS) == []
+    assert missing_or_empty_rooms(PACKAGE, ROOMS) == []
 
 
 def test_modules_do_not_import_each_other_in_a_cycle():
@@ -220,8 +220,8 @@ def test_modules_do_not_import_each_other_in_a_cycle():
 
 
 @pytest.mark.parametrize("part", ["src/forebear", "tests", "benchmarks", "dev.py", "dev_stats.py"])
-def test_files_are_small_and_say_what_they_are_for(part: str):
-    assert wrong_shapes(PROJECT / part) == []
+def test_files_are_short_and_start_with_a_docstring(part: str):
+    assert style_complaints(PROJECT / part) == []
 
 
 def test_torch_free_rooms_do_not_load_torch():
@@ -232,7 +232,7 @@ def test_torch_free_rooms_do_not_load_torch():
     assert modules_after_importing(names, watched="torch") == []
 
 
-# The checkers can fail: small made-up trees, each with one fault.
+# Small made-up trees, each with one fault, show that the checks can fail.
 
 
 def make_package(root: Path, **files: str) -> Path:
@@ -274,8 +274,8 @@ def make_package(root: Path, **files: str) -> Path:
         ("cupboard", "", "no room named 'cupboard' in the design"),
     ],
 )
-def test_forbidden_imports_are_found(tmp_path: Path, file: str, line: str, complaint: str):
-    (actual,) = wrong_imports(make_package(tmp_path, **{file: line}), ROOMS)
+def test_forbidden_import_is_found(tmp_path: Path, file: str, line: str, complaint: str):
+    (actual,) = forbidden_imports(make_package(tmp_path, **{file: line}), ROOMS)
     assert actual.endswith(f": {complaint}")
 
 
@@ -307,8 +307,8 @@ def test_forbidden_imports_are_found(tmp_path: Path, file: str, line: str, compl
         ("__main__", "from forebear.cli.main import main"),
     ],
 )
-def test_allowed_imports_pass(tmp_path: Path, file: str, line: str):
-    assert wrong_imports(make_package(tmp_path, **{file: line}), ROOMS) == []
+def test_allowed_import_passes(tmp_path: Path, file: str, line: str):
+    assert forbidden_imports(make_package(tmp_path, **{file: line}), ROOMS) == []
 
 
 TABLE = """
@@ -326,7 +326,7 @@ TABLE = """
 """
 
 
-def test_the_table_is_read():
+def test_table_of_rooms_is_parsed():
     rooms = read_rooms(TABLE)
     assert rooms.may_import == {
         "errors": set(),
@@ -340,7 +340,7 @@ def test_the_table_is_read():
 
 
 @pytest.mark.parametrize(("old", "new"), [("| errors |", "| nn |"), ("but nn", "but cli"), ("files", "no")])
-def test_a_wrong_table_is_refused(old: str, new: str):
+def test_invalid_table_of_rooms_is_refused(old: str, new: str):
     with pytest.raises(AssertionError):
         read_rooms(TABLE.replace(old, new))
 
@@ -348,7 +348,7 @@ def test_a_wrong_table_is_refused(old: str, new: str):
 def test_empty_folders_and_missing_rooms_are_found(tmp_path: Path):
     package = make_package(tmp_path, errors="", data__io__files="", models__bert="")
     (package / "text" / "__pycache__").mkdir(parents=True)
-    assert wrong_folders(package, read_rooms(TABLE)) == [
+    assert missing_or_empty_rooms(package, read_rooms(TABLE)) == [
         "text: a folder without Python files",
         "nn: in the table only",
     ]
@@ -364,13 +364,13 @@ def test_empty_folders_and_missing_rooms_are_found(tmp_path: Path):
         ({"a": "from .b import B", "b": "import c", "c": "from . import a"}, ""),
     ],
 )
-def test_cycles_are_found(tmp_path: Path, files: dict[str, str], cycle: str):
+def test_import_cycles_are_found(tmp_path: Path, files: dict[str, str], cycle: str):
     modules = import_cycle(make_package(tmp_path, **files))
     assert {name.removeprefix("forebear.") for name in modules} == set(cycle)
     assert not modules or modules[0] == modules[-1]
 
 
-def test_wrong_shapes_are_found(tmp_path: Path):
+def test_long_files_and_functions_and_empty_names_are_found(tmp_path: Path):
     package = make_package(
         tmp_path,
         data__helpers="",
@@ -379,7 +379,7 @@ def test_wrong_shapes_are_found(tmp_path: Path):
         data__fine="def speak():\n" + "    pass\n" * LONGEST_FUNCTION,
     )
     (package / "data" / "mute.py").write_text("import os\n", encoding="utf-8")
-    assert wrong_shapes(package) == [
+    assert style_complaints(package) == [
         "data/helpers.py: the name says nothing",
         f"data/long.py: {LONGEST_FILE + 1} lines, more than {LONGEST_FILE}",
         "data/mute.py:1: the first line is not a docstring",
@@ -387,5 +387,5 @@ def test_wrong_shapes_are_found(tmp_path: Path):
     ]
 
 
-def test_a_loaded_module_is_seen():
+def test_loaded_module_is_found():
     assert "json" in modules_after_importing(["forebear.errors", "json"], watched="json")

@@ -1,4 +1,4 @@
-"""The start-up benchmark runs: it stops where the first token differs from the peer's."""
+"""The start-up benchmark runs, and stops where the first token differs from the peer's."""
 
 import os
 import subprocess
@@ -13,8 +13,8 @@ pytestmark = pytest.mark.slow
 
 def test_start_benchmark_runs():
     command = [sys.executable, str(ROOT / "benchmarks" / "start.py"), "--rounds", "1"]
-    done = subprocess.run(
+    process = subprocess.run(
         command, capture_output=True, text=True, timeout=300, env=os.environ | {"OMP_NUM_THREADS": "1"}
     )
-    assert done.returncode == 0, done.stderr
-    assert "times as fast" in done.stdout
+    assert process.returncode == 0, process.stderr
+    assert "times as fast" in process.stdout

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import small_runs
-from command_line import refused, told
+from command_line import json_output, refusal_message
 from forebear.cli.main import COMMANDS, main
 from forebear.registry import text_models
 
@@ -47,7 +47,7 @@ def test_every_command_has_help_with_examples(capsys, command):
 
 
 def test_prepare_reports_its_ledger(capsys):
-    facts = told(capsys, "prepare", "story.txt", "--tokenizer", "characters", "--to", "corpus")
+    facts = json_output(capsys, "prepare", "story.txt", "--tokenizer", "characters", "--to", "corpus")
     assert facts["counts"]["documents"] == 3
     assert facts["ledger"]["stages"]["tokens"]["given"]["tokens"] == facts["counts"]["tokens"]
     assert json.loads(Path("corpus/ledger.json").read_text()) == facts["ledger"]
@@ -58,23 +58,23 @@ def test_prepare_reports_its_ledger(capsys):
 
 
 def test_corpus_reports_and_cleans(capsys):
-    facts = told(capsys, "corpus", "story.txt", "--clean", "clean.txt")
+    facts = json_output(capsys, "corpus", "story.txt", "--clean", "clean.txt")
     assert facts["size"]["documents"] == 3
     assert facts["duplicates"]["documents"] == 1
     assert any("equal to" in finding["what"] for finding in facts["findings"])
     assert Path("clean.txt").read_text().split("\n\n") == ["The cat sat. It was warm!", "他走了。她也走了！\n"]
     assert facts["cleaned"]["ledger"]["stages"]["clean"]["taken"]["documents"] == 3
-    assert "is already there" in refused(capsys, "corpus", "story.txt", "--clean", "clean.txt")
+    assert "is already there" in refusal_message(capsys, "corpus", "story.txt", "--clean", "clean.txt")
     assert main(["corpus", "story.txt"]) == 0
     assert "What to do" in capsys.readouterr().out
 
 
 def test_tokenizers_are_trained_shown_and_applied(capsys):
-    description = told(capsys, "tokenizer", "train", "story.txt", "--kind", "words", "--to", "words.json")
+    description = json_output(capsys, "tokenizer", "train", "story.txt", "--kind", "words", "--to", "words.json")
     assert description["kind"] == "words"
-    assert "exists already" in refused(capsys, "tokenizer", "train", "story.txt", "--to", "words.json")
-    assert told(capsys, "tokenizer", "show", "words.json")["size"] == description["size"]
-    pieces = told(capsys, "tokenize", "她也走了 zzz", "--tokenizer", "words.json")["texts"][0]["pieces"]
+    assert "exists already" in refusal_message(capsys, "tokenizer", "train", "story.txt", "--to", "words.json")
+    assert json_output(capsys, "tokenizer", "show", "words.json")["size"] == description["size"]
+    pieces = json_output(capsys, "tokenize", "她也走了 zzz", "--tokenizer", "words.json")["texts"][0]["pieces"]
     assert "".join(piece["original"] for piece in pieces) == "她也走了zzz"
     assert pieces[-1] == {
         "token": "[UNK]",
@@ -84,21 +84,23 @@ def test_tokenizers_are_trained_shown_and_applied(capsys):
         "original": "zzz",
     }
     Path("lines.txt").write_text("The cat\n他走了\n")
-    assert len(told(capsys, "tokenize", "--in", "lines.txt", "--tokenizer", "words.json")["texts"]) == 2
+    assert len(json_output(capsys, "tokenize", "--in", "lines.txt", "--tokenizer", "words.json")["texts"]) == 2
 
 
 def test_words_of_the_user_dictionary_are_not_split(capsys):
     Path("mine.txt").write_text("她也走\n")
-    told(capsys, "tokenizer", "train", "story.txt", "--kind", "words", "--user-dict", "mine.txt", "--to", "words.json")
-    pieces = told(capsys, "tokenize", "她也走了", "--tokenizer", "words.json")["texts"][0]["pieces"]
+    json_output(
+        capsys, "tokenizer", "train", "story.txt", "--kind", "words", "--user-dict", "mine.txt", "--to", "words.json"
+    )
+    pieces = json_output(capsys, "tokenize", "她也走了", "--tokenizer", "words.json")["texts"][0]["pieces"]
     assert [piece["token"] for piece in pieces] == ["她也走", "了"]
 
 
 def test_flags_override_the_config_file(capsys):
     Path("settings.toml").write_text('[prepare]\ntokenizer = "characters"\ndocuments = "lines"\n')
-    facts = told(capsys, "prepare", "story.txt", "--config", "settings.toml")
+    facts = json_output(capsys, "prepare", "story.txt", "--config", "settings.toml")
     assert facts["made_from"]["reading"]["documents"] == "lines"
-    facts = told(capsys, "prepare", "story.txt", "--config", "settings.toml", "--documents", "files")
+    facts = json_output(capsys, "prepare", "story.txt", "--config", "settings.toml", "--documents", "files")
     assert facts["made_from"]["reading"]["documents"] == "files"
     assert facts["tokenizer"]["kind"] == "characters"
 
@@ -135,18 +137,18 @@ def test_flags_override_the_config_file(capsys):
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
 def test_invalid_commands_are_refused_with_a_hint(capsys, arguments, words):
-    error_output = refused(capsys, *arguments)
+    error_output = refusal_message(capsys, *arguments)
     assert words in error_output
     assert "remedy" in error_output
 
 
 def test_undecodable_byte_is_reported_with_its_position(capsys):
     Path("bad.txt").write_bytes(b"fine\n\nb\xffd\n")
-    assert "bad.txt, byte 7: not utf-8: 0xff" in refused(capsys, "prepare", "bad.txt")
+    assert "bad.txt, byte 7: not utf-8: 0xff" in refusal_message(capsys, "prepare", "bad.txt")
     assert main(["prepare", "bad.txt", "--json"]) == 2
     error = json.loads(capsys.readouterr().out)["error"]
     assert (error["file"], error["byte"]) == ("bad.txt", 7)
-    facts = told(capsys, "prepare", "bad.txt", "--tokenizer", "characters", "--on-bad-bytes", "replace")
+    facts = json_output(capsys, "prepare", "bad.txt", "--tokenizer", "characters", "--on-bad-bytes", "replace")
     assert facts["ledger"]["mended_bytes"]["replaced"]["count"] == 1
 
 
@@ -236,14 +238,14 @@ def test_interrupted_prepare_keeps_its_shards_and_resumes(folder):
 @pytest.mark.slow
 def test_demo_compares_all_models_and_resumes(capsys):
     """In seconds instead of minutes: the comparison, its page, the entropy bound, and the suggested commands work."""
-    facts = told(capsys, "demo", "--to", "kept", "--time", "4s")
+    facts = json_output(capsys, "demo", "--to", "kept", "--time", "4s")
     assert [row["name"] for row in facts["rows"]] == text_models()
     for row in facts["rows"]:
         trial = row["trials"][0]
-        if row["name"] in small_runs.HIDING:
+        if row["name"] in small_runs.MASKED_MODELS:
             assert trial["bits_per_byte"] is None
             assert trial["found"] > 0
-        elif row["name"] in small_runs.TABLES:
+        elif row["name"] in small_runs.WORD_VECTOR_MODELS:
             assert trial["told_apart"] >= 0.45
         else:
             assert trial["bits_per_byte"] > facts["limit"] > 0.1
@@ -256,32 +258,33 @@ def test_demo_compares_all_models_and_resumes(capsys):
 
 
 def test_tokenized_text_has_the_same_measure_with_the_exported_arpa_file(capsys, tmp_path):
-    small_runs.trained("ngram", tmp_path, tokenizer="words", unit="sentence")
+    small_runs.train_small_run("ngram", tmp_path, tokenizer="words", unit="sentence")
     Path("new.txt").write_text("The cat sat under an unheard-of tree, and it was warm!\n他走了。\n")
     assert main(["tokenize", "--in", "new.txt", "--tokenizer", "run", "--spaced"]) == 0
     tokenized = capsys.readouterr().out
     assert tokenized.splitlines()[0].split()[-3:] == ["was", "warm", "!"]
     assert "unheard" in tokenized  # out-of-vocabulary words stay as written
     assert (
-        told(capsys, "tokenize", "--in", "new.txt", "--tokenizer", "run", "--spaced")["texts"] == tokenized.splitlines()
+        json_output(capsys, "tokenize", "--in", "new.txt", "--tokenizer", "run", "--spaced")["texts"]
+        == tokenized.splitlines()
     )
     Path("new.cut").write_text(tokenized)
     assert main(["export", "run", "--format", "arpa", "--to", "run.arpa"]) == 0
     assert main(["import", "run.arpa", "--to", "back"]) == 0
     capsys.readouterr()
-    expected = told(capsys, "measure", "run", "new.txt")
-    measured = told(capsys, "measure", "back", "new.cut")
+    expected = json_output(capsys, "measure", "run", "new.txt")
+    measured = json_output(capsys, "measure", "back", "new.cut")
     assert measured["tokens"] == expected["tokens"]
     assert measured["nats_per_token"] == pytest.approx(expected["nats_per_token"], rel=1e-5)
 
 
 def test_memory_limit_without_unit_is_refused(capsys):
-    assert "50M" in refused(capsys, "pretrain", "ngram", "story.txt", "--max-memory", "50", "--to", "run")
+    assert "50M" in refusal_message(capsys, "pretrain", "ngram", "story.txt", "--max-memory", "50", "--to", "run")
 
 
 def test_measure_reports_training_text_and_lossy_tokenization(capsys, tmp_path):
-    run = small_runs.trained("ngram", tmp_path, tokenizer="words")
-    measured = told(capsys, "measure", "run", "text.txt")
+    run = small_runs.train_small_run("ngram", tmp_path, tokenizer="words")
+    measured = json_output(capsys, "measure", "run", "text.txt")
     held_out = run.metadata["metrics"]["held_out"]["documents"]
     assert (measured["learned_from"], measured["forgotten"]) == (measured["documents"] - held_out, ["white space"])
     held_out_bytes = run.metadata["metrics"]["held_out"]["bytes"]
@@ -298,4 +301,4 @@ def test_measure_reports_training_text_and_lossy_tokenization(capsys, tmp_path):
     )  # it only counts n-grams
     assert "does not keep white space" in printed
     Path("other.txt").write_text("The cat is new.")
-    assert told(capsys, "measure", "run", "other.txt")["learned_from"] == 0
+    assert json_output(capsys, "measure", "run", "other.txt")["learned_from"] == 0

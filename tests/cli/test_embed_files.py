@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from command_line import Captured, refused, said, told
+from command_line import Captured, json_output, printed_output, refusal_message
 from forebear.cli import embed as embed_command
 from forebear.errors import ForebearError
 from forebear.inference.run import Run
-from small_runs import opened, trained
+from small_runs import open_small_run, train_small_run
 
 SENTENCES = [
     f"The {animal} sat by the {place}." for animal in ("cat", "dog", "bird") for place in ("mat", "hill", "tree")
@@ -27,7 +27,7 @@ SENTENCES = [
 
 @pytest.fixture(scope="module")
 def bert_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return opened("bert", tmp_path_factory.mktemp("vectors"), steps=20).folder.path
+    return open_small_run("bert", tmp_path_factory.mktemp("vectors"), steps=20).folder.path
 
 
 @pytest.fixture
@@ -45,7 +45,9 @@ def test_embed_writes_equal_vectors_in_every_format_and_batch_size(
     folder = sentences_file.parent
     for name in ("v.npy", "v.safetensors", "v.jsonl", "v.jsonl.gz"):
         assert (
-            told(capsys, "embed", bert_run, "A first one.", "--in", sentences_file, "--out", folder / name)["texts"]
+            json_output(capsys, "embed", bert_run, "A first one.", "--in", sentences_file, "--out", folder / name)[
+                "texts"
+            ]
             == 28
         )
     vectors = np.load(folder / "v.npy", allow_pickle=False)
@@ -66,39 +68,43 @@ def test_invalid_line_is_reported_before_embedding(
     for name, data, line_suffix in (("empty", b"a cat\n \nthe end\n", ":2"), ("bytes", b"a cat\nthe \xff end\n", ":2")):
         file = tmp_path / f"{name}.txt"
         file.write_bytes(data)
-        error_output = refused(capsys, "embed", bert_run, "--in", file, "--out", tmp_path / "v.npy")
+        error_output = refusal_message(capsys, "embed", bert_run, "--in", file, "--out", tmp_path / "v.npy")
         assert f"{name}.txt{line_suffix}" in error_output
         assert "remedy" in error_output
-        assert f"{name}.txt{line_suffix}" in refused(capsys, "neighbours", bert_run, "a cat", "--among", file)
+        assert f"{name}.txt{line_suffix}" in refusal_message(capsys, "neighbours", bert_run, "a cat", "--among", file)
     assert not (tmp_path / "v.npy").exists()
 
 
 def test_lines_without_known_words_have_zero_vectors(tmp_path: Path, capsys: Captured):
-    word2vec_run = opened("word2vec", tmp_path, to="words", steps=10).folder.path
+    word2vec_run = open_small_run("word2vec", tmp_path, to="words", steps=10).folder.path
     file, vectors = tmp_path / "lines.txt", tmp_path / "v.npy"
     file.write_text("the cat sat\n\nxyzzy\n  \nthe dog ran\n", encoding="utf-8")
-    facts = told(capsys, "embed", word2vec_run, "--in", file, "--out", vectors)
+    facts = json_output(capsys, "embed", word2vec_run, "--in", file, "--out", vectors)
     assert (facts["texts"], facts["zeros"]) == (5, [2, 3, 4])
     rows = np.load(vectors, allow_pickle=False)
     assert (np.linalg.norm(rows, axis=1) > 0).tolist() == [True, False, False, False, True]
-    assert "3 lines have no word with a vector, and zeros: 2, 3, 4" in said(
+    assert "3 lines have no word with a vector, and zeros: 2, 3, 4" in printed_output(
         capsys, "embed", word2vec_run, "--in", file, "--out", tmp_path / "v.jsonl"
     )
     records = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [record["text"] for record in records] == ["the cat sat", "", "xyzzy", "  ", "the dog ran"]
-    near = told(capsys, "neighbours", word2vec_run, "the dog ran", "--among", file, "--vectors", vectors, "--top", 1)
+    near = json_output(
+        capsys, "neighbours", word2vec_run, "the dog ran", "--among", file, "--vectors", vectors, "--top", 1
+    )
     assert near["texts"][0]["nearest"][0]["line"] == 5
-    assert "none of this text's words has a vector" in refused(capsys, "embed", word2vec_run, "xyzzy")
+    assert "none of this text's words has a vector" in refusal_message(capsys, "embed", word2vec_run, "xyzzy")
 
 
 def test_embed_refuses_invalid_options(bert_run: Path, sentences_file: Path, capsys: Captured):
     folder = sentences_file.parent
-    assert "different numbers" in refused(capsys, "embed", bert_run, "a", "--words", "--out", folder / "v.npy")
-    assert "leave .gz" in refused(capsys, "embed", bert_run, "a", "--out", folder / "v.npy.gz")
-    assert "no text to embed" in refused(capsys, "embed", bert_run, "--in", os.devnull, "--out", folder / "v.npy")
-    assert "--top is 0" in refused(capsys, "neighbours", bert_run, "a", "--among", sentences_file, "--top", 0)
-    assert "no text" in refused(capsys, "neighbours", bert_run, "--among", sentences_file)
-    assert "no text to search" in refused(capsys, "neighbours", bert_run, "a", "--among", os.devnull)
+    assert "different numbers" in refusal_message(capsys, "embed", bert_run, "a", "--words", "--out", folder / "v.npy")
+    assert "leave .gz" in refusal_message(capsys, "embed", bert_run, "a", "--out", folder / "v.npy.gz")
+    assert "no text to embed" in refusal_message(
+        capsys, "embed", bert_run, "--in", os.devnull, "--out", folder / "v.npy"
+    )
+    assert "--top is 0" in refusal_message(capsys, "neighbours", bert_run, "a", "--among", sentences_file, "--top", 0)
+    assert "no text" in refusal_message(capsys, "neighbours", bert_run, "--among", sentences_file)
+    assert "no text to search" in refusal_message(capsys, "neighbours", bert_run, "a", "--among", os.devnull)
     assert [path.name for path in folder.iterdir() if "v." in path.name] == []
 
 
@@ -135,13 +141,17 @@ def test_killed_embed_leaves_only_a_temporary_file(bert_run: Path, tmp_path: Pat
 
 def test_neighbours_are_printed_and_written(bert_run: Path, sentences_file: Path, capsys: Captured):
     folder = sentences_file.parent
-    printed = said(capsys, "neighbours", bert_run, "The dog sat by the hill.", "--among", sentences_file, "--top", 2)
+    printed = printed_output(
+        capsys, "neighbours", bert_run, "The dog sat by the hill.", "--among", sentences_file, "--top", 2
+    )
     assert printed.count("The dog sat by the hill.") == 3  # itself and two duplicates
-    told(capsys, "embed", bert_run, "--in", sentences_file, "--out", folder / "v.npy")
+    json_output(capsys, "embed", bert_run, "--in", sentences_file, "--out", folder / "v.npy")
     options = ("--among", sentences_file, "--vectors", folder / "v.npy", "--top", 4)
-    (answer,) = told(capsys, "neighbours", bert_run, "The dog sat by the hill.", *options)["texts"]
+    (answer,) = json_output(capsys, "neighbours", bert_run, "The dog sat by the hill.", *options)["texts"]
     assert [neighbor["line"] for neighbor in answer["nearest"][:3]] == [5, 14, 23]
-    facts = told(capsys, "neighbours", bert_run, "--in", sentences_file, *options, "--out", folder / "near.jsonl")
+    facts = json_output(
+        capsys, "neighbours", bert_run, "--in", sentences_file, *options, "--out", folder / "near.jsonl"
+    )
     assert facts["texts"] == facts["sentences"] == 27
     lines = [json.loads(line) for line in (folder / "near.jsonl").read_text().splitlines()]
     assert [line["text"] for line in lines] == SENTENCES * 3
@@ -150,14 +160,20 @@ def test_neighbours_are_printed_and_written(bert_run: Path, sentences_file: Path
 
 def test_approximate_neighbours_report_their_recall(bert_run: Path, sentences_file: Path, capsys: Captured):
     pytest.importorskip("usearch")
-    facts = told(capsys, "neighbours", bert_run, "The dog sat.", "--among", sentences_file, "--approximate")
+    facts = json_output(capsys, "neighbours", bert_run, "The dog sat.", "--among", sentences_file, "--approximate")
     assert 0.5 < facts["recall"] <= 1
-    assert "of the nearest" in said(capsys, "neighbours", bert_run, "A cat", "--among", sentences_file, "--approximate")
+    assert "of the nearest" in printed_output(
+        capsys, "neighbours", bert_run, "A cat", "--among", sentences_file, "--approximate"
+    )
 
 
 def test_embed_reports_words_above_the_maximum_length(tmp_path: Path, capsys: Captured):
-    elmo_run = trained("elmo", tmp_path, steps=2, width=8, cells=8, characters=4, filters="1:4,2:4", longest=20).path
-    printed = said(capsys, "embed", elmo_run, "the " + "x" * 19, "the fox", "--quiet")
+    elmo_run = train_small_run(
+        "elmo", tmp_path, steps=2, width=8, cells=8, characters=4, filters="1:4,2:4", longest=20
+    ).path
+    printed = printed_output(capsys, "embed", elmo_run, "the " + "x" * 19, "the fox", "--quiet")
     assert "1 word is longer than the run reads, and read as far as that: xxx" in printed
-    assert json.loads(said(capsys, "embed", elmo_run, "the " + "y" * 19, "--json"))["long_words"] == ["y" * 19]
-    assert "longer than" not in said(capsys, "embed", elmo_run, "the fox", "--quiet")
+    assert json.loads(printed_output(capsys, "embed", elmo_run, "the " + "y" * 19, "--json"))["long_words"] == [
+        "y" * 19
+    ]
+    assert "longer than" not in printed_output(capsys, "embed", elmo_run, "the fox", "--quiet")

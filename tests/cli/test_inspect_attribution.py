@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Captured, refused, said, told
+from command_line import Captured, json_output, printed_output, refusal_message
+from cue_word_runs import CHINESE_TEXT, ENGLISH_TEXT, train_cue_word_run
 from forebear.cli import main as front
-from planted_runs import SAID, SAID_IN_CHINESE, planted
-from small_runs import trained
+from small_runs import train_small_run
 
 
 @pytest.fixture(autouse=True)
@@ -24,16 +24,16 @@ def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     def planted_run(task: str, milestone: str = "ngram", **options: int) -> Path:
-        return planted(tmp_path_factory.mktemp(task), task, milestone, **options).folder.path
+        return train_cue_word_run(tmp_path_factory.mktemp(task), task, milestone, **options).folder.path
 
     task_runs = {task: planted_run(task) for task in ("classification", "pairs", "choice", "answering", "tagging")}
     return task_runs | {"bert": planted_run("classification", "bert", steps=10)}
 
 
 def test_inspect_why_json_has_words_spans_and_attributions(capsys: Captured, runs: dict[str, Path]):
-    facts = told(capsys, "inspect", "why", runs["bert"], SAID, SAID_IN_CHINESE)
+    facts = json_output(capsys, "inspect", "why", runs["bert"], ENGLISH_TEXT, CHINESE_TEXT)
     assert (facts["what"], len(facts["texts"])) == ("why", 2)
-    for text, attribution in zip((SAID, SAID_IN_CHINESE), facts["texts"], strict=True):
+    for text, attribution in zip((ENGLISH_TEXT, CHINESE_TEXT), facts["texts"], strict=True):
         assert attribution["texts"] == [text]
         assert attribution["method"] == "integrated"
         assert attribution["hidden"] == "[MASK]"
@@ -45,21 +45,23 @@ def test_inspect_why_json_has_words_spans_and_attributions(capsys: Captured, run
             gain - attribution["gap"], abs=1e-4
         )
         assert 0 < attribution["probability"] < 1
-    assert "".join(word["text"] for word in facts["texts"][1]["words"]) == SAID_IN_CHINESE
-    by_gradients = told(capsys, "inspect", "why", runs["bert"], SAID, "--method", "gradients")["texts"][0]
+    assert "".join(word["text"] for word in facts["texts"][1]["words"]) == CHINESE_TEXT
+    by_gradients = json_output(capsys, "inspect", "why", runs["bert"], ENGLISH_TEXT, "--method", "gradients")["texts"][
+        0
+    ]
     assert (by_gradients["method"], by_gradients["gap"], by_gradients["baseline"]) == ("gradients", None, None)
 
 
 def test_inspect_why_explains_another_label(capsys: Captured, runs: dict[str, Path]):
-    attribution = told(capsys, "inspect", "why", runs["classification"], SAID, "--of", "bad")["texts"][0]
+    attribution = json_output(capsys, "inspect", "why", runs["classification"], ENGLISH_TEXT, "--of", "bad")["texts"][0]
     assert (attribution["target"], attribution["said"]) == ("bad", "good")
     assert min(attribution["words"], key=lambda word: word["attribution"])["text"] == "splendid"
-    printed = said(capsys, "inspect", "why", runs["classification"], SAID, "--of", "bad")
+    printed = printed_output(capsys, "inspect", "why", runs["classification"], ENGLISH_TEXT, "--of", "bad")
     assert "the run itself says good" in printed
 
 
 def test_inspect_why_prints_signs_without_color(capsys: Captured, runs: dict[str, Path]):
-    printed = said(capsys, "inspect", "why", runs["classification"], SAID)
+    printed = printed_output(capsys, "inspect", "why", runs["classification"], ENGLISH_TEXT)
     assert printed.startswith("good ")
     assert "splendid(+++)" in printed
     assert "\x1b" not in printed
@@ -67,7 +69,7 @@ def test_inspect_why_prints_signs_without_color(capsys: Captured, runs: dict[str
     assert re.search(r"\+\d\.\d{4} +█{16}", row)
     assert "exactly" in printed
     assert "n-gram" in printed
-    printed_without_table = said(capsys, "inspect", "why", runs["classification"], SAID, "--top", "0")
+    printed_without_table = printed_output(capsys, "inspect", "why", runs["classification"], ENGLISH_TEXT, "--top", "0")
     assert "█" not in printed_without_table
     assert "splendid(+++)" in printed_without_table
 
@@ -79,7 +81,7 @@ def test_inspect_why_prints_colors_in_a_color_terminal(
     monkeypatch.setenv("COLORTERM", "truecolor")
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    printed = said(capsys, "inspect", "why", runs["classification"], SAID_IN_CHINESE)
+    printed = printed_output(capsys, "inspect", "why", runs["classification"], CHINESE_TEXT)
     assert re.search(
         "\x1b\\[38;2;255;255;255;48;2;31;95;208m讨厌\x1b\\[0m", printed
     )  # the strongest positive attribution
@@ -87,7 +89,7 @@ def test_inspect_why_prints_colors_in_a_color_terminal(
 
 
 def test_inspect_why_escapes_control_characters(capsys: Captured, runs: dict[str, Path]):
-    printed = said(capsys, "inspect", "why", runs["classification"], "a \x1b[31m[bold]splendid[/]\nfilm")
+    printed = printed_output(capsys, "inspect", "why", runs["classification"], "a \x1b[31m[bold]splendid[/]\nfilm")
     assert "\x1b" not in printed
     assert "[bold]" in printed
     assert "\\x1b" in printed
@@ -96,19 +98,19 @@ def test_inspect_why_escapes_control_characters(capsys: Captured, runs: dict[str
 @pytest.mark.parametrize(
     ("task", "texts", "expected_groups"),
     [
-        ("pairs", [SAID, SAID_IN_CHINESE, SAID_IN_CHINESE, SAID], 2),
-        ("answering", ["how was it", SAID, "how was it", SAID_IN_CHINESE], 2),
-        ("choice", ["now:", SAID, SAID_IN_CHINESE], 1),
-        ("tagging", [SAID], 1),
+        ("pairs", [ENGLISH_TEXT, CHINESE_TEXT, CHINESE_TEXT, ENGLISH_TEXT], 2),
+        ("answering", ["how was it", ENGLISH_TEXT, "how was it", CHINESE_TEXT], 2),
+        ("choice", ["now:", ENGLISH_TEXT, CHINESE_TEXT], 1),
+        ("tagging", [ENGLISH_TEXT], 1),
     ],
 )
 def test_inspect_why_groups_texts_by_task(
     task: str, texts: list[str], expected_groups: int, capsys: Captured, runs: dict[str, Path]
 ):
-    facts = told(capsys, "inspect", "why", runs[task], *texts)
+    facts = json_output(capsys, "inspect", "why", runs[task], *texts)
     assert len(facts["texts"]) == expected_groups
     assert [text for group in facts["texts"] for text in group["texts"]] == texts
-    printed = said(capsys, "inspect", "why", runs[task], *texts)
+    printed = printed_output(capsys, "inspect", "why", runs[task], *texts)
     assert printed.count("Weights of a linear model") == expected_groups
     if task == "pairs":
         assert "first: " in printed
@@ -140,8 +142,8 @@ class TagChecker(HTMLParser):
 
 def test_inspect_why_writes_a_safe_html_page(capsys: Captured, runs: dict[str, Path], tmp_path: Path):
     hostile_text = 'a splendid </p><script>alert("x")</script> film & more'
-    facts = told(
-        capsys, "inspect", "why", runs["classification"], SAID, SAID_IN_CHINESE, hostile_text, "--html", "why.html"
+    facts = json_output(
+        capsys, "inspect", "why", runs["classification"], ENGLISH_TEXT, CHINESE_TEXT, hostile_text, "--html", "why.html"
     )
     assert facts["html"] == "why.html"
     page = (tmp_path / "why.html").read_text("utf-8")
@@ -151,7 +153,7 @@ def test_inspect_why_writes_a_safe_html_page(capsys: Captured, runs: dict[str, P
     assert "script" not in checker.opened
     assert checker.opened.count("section") == 3
     text = "".join(checker.words)
-    for expected in (SAID, SAID_IN_CHINESE, hostile_text):
+    for expected in (ENGLISH_TEXT, CHINESE_TEXT, hostile_text):
         assert expected in text
     assert "http" not in page.replace("http-equiv", "")
     assert "prefers-color-scheme: dark" in page
@@ -160,12 +162,14 @@ def test_inspect_why_writes_a_safe_html_page(capsys: Captured, runs: dict[str, P
 
 
 def test_inspect_why_page_of_pairs_names_both_texts(capsys: Captured, runs: dict[str, Path], tmp_path: Path):
-    printed = said(capsys, "inspect", "why", runs["pairs"], SAID, "a dog", "--html", tmp_path / "pairs.html")
+    printed = printed_output(
+        capsys, "inspect", "why", runs["pairs"], ENGLISH_TEXT, "a dog", "--html", tmp_path / "pairs.html"
+    )
     assert f"page: {tmp_path / 'pairs.html'}" in printed
     page = (tmp_path / "pairs.html").read_text("utf-8")
     assert '<span class="part">first</span>' in page
     assert '<span class="part">second</span>' in page
-    attribution = told(capsys, "inspect", "why", runs["pairs"], SAID, "a dog")["texts"][0]
+    attribution = json_output(capsys, "inspect", "why", runs["pairs"], ENGLISH_TEXT, "a dog")["texts"][0]
     dense_features = [feature for feature in attribution["features"] if not feature["text"]]
     assert [feature["where"] for feature in dense_features] == [
         "length of the shorter by the longer"
@@ -175,22 +179,24 @@ def test_inspect_why_page_of_pairs_names_both_texts(capsys: Captured, runs: dict
 
 def test_inspect_why_refuses_invalid_input(capsys: Captured, runs: dict[str, Path], tmp_path: Path):
     run = runs["classification"]
-    assert "there is no text" in refused(capsys, "inspect", "why", run)
-    assert "2: a text is empty" in refused(capsys, "inspect", "why", run, SAID, " ")
-    assert "there are: bad, good" in refused(capsys, "inspect", "why", run, SAID, "--of", "fine")
-    assert "one text is left over" in refused(capsys, "inspect", "why", runs["pairs"], SAID)
-    assert "one text is left over" in refused(capsys, "inspect", "why", runs["answering"], SAID)
-    assert "at least two choices" in refused(capsys, "inspect", "why", runs["choice"], "now:", SAID)
-    assert "--top" in refused(capsys, "inspect", "why", run, SAID, "--top", "-1")
-    assert "does not exist" in refused(capsys, "inspect", "why", run, SAID, "--html", "nowhere/why.html")
-    assert "is a folder" in refused(capsys, "inspect", "why", run, SAID, "--html", tmp_path)
-    assert "no such run" in refused(capsys, "inspect", "why", tmp_path / "none", SAID)
-    assert "integrated" in refused(capsys, "inspect", "why", run, SAID, "--method", "guess")
-    assert "forebear inspect --help" in refused(capsys, "inspect", "sideways", run, SAID)
+    assert "there is no text" in refusal_message(capsys, "inspect", "why", run)
+    assert "2: a text is empty" in refusal_message(capsys, "inspect", "why", run, ENGLISH_TEXT, " ")
+    assert "there are: bad, good" in refusal_message(capsys, "inspect", "why", run, ENGLISH_TEXT, "--of", "fine")
+    assert "one text is left over" in refusal_message(capsys, "inspect", "why", runs["pairs"], ENGLISH_TEXT)
+    assert "one text is left over" in refusal_message(capsys, "inspect", "why", runs["answering"], ENGLISH_TEXT)
+    assert "at least two choices" in refusal_message(capsys, "inspect", "why", runs["choice"], "now:", ENGLISH_TEXT)
+    assert "--top" in refusal_message(capsys, "inspect", "why", run, ENGLISH_TEXT, "--top", "-1")
+    assert "does not exist" in refusal_message(
+        capsys, "inspect", "why", run, ENGLISH_TEXT, "--html", "nowhere/why.html"
+    )
+    assert "is a folder" in refusal_message(capsys, "inspect", "why", run, ENGLISH_TEXT, "--html", tmp_path)
+    assert "no such run" in refusal_message(capsys, "inspect", "why", tmp_path / "none", ENGLISH_TEXT)
+    assert "integrated" in refusal_message(capsys, "inspect", "why", run, ENGLISH_TEXT, "--method", "guess")
+    assert "forebear inspect --help" in refusal_message(capsys, "inspect", "sideways", run, ENGLISH_TEXT)
 
 
 def test_inspect_why_of_a_run_without_task_names_its_capabilities(capsys: Captured, tmp_path: Path):
-    folder = trained("ngram", tmp_path).path
-    error_output = refused(capsys, "inspect", "why", folder, SAID)
+    folder = train_small_run("ngram", tmp_path).path
+    error_output = refusal_message(capsys, "inspect", "why", folder, ENGLISH_TEXT)
     assert "not adapted to a task" in error_output
     assert "it can be asked to: score, next, generate" in error_output

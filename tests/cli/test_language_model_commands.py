@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from command_line import refused, said, told
+from command_line import json_output, printed_output, refusal_message
 from forebear.cli.main import main
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.inference import run as runs
@@ -94,20 +94,20 @@ def test_generate_reports_an_immediate_end_of_text(capsys):
 
 
 def test_score_ranks_texts_and_keeps_their_order(capsys):
-    facts = told(capsys, "score", "smooth", "the mat sat", "the cat sat", "the cat")
+    facts = json_output(capsys, "score", "smooth", "the mat sat", "the cat sat", "the cat")
     assert [text["text"] for text in facts["texts"]] == ["the mat sat", "the cat sat", "the cat"]
     assert [text["rank"] for text in facts["texts"]] == [3, 2, 1]
     assert "tokens" not in facts["texts"][0]
-    printed = said(capsys, "score", "smooth", "the mat sat", "the cat sat")
+    printed = printed_output(capsys, "score", "smooth", "the mat sat", "the cat sat")
     assert printed.index("the cat sat") < printed.index("the mat sat")
 
 
 def test_score_shows_tokens_and_impossible_ones(capsys):
-    (text,) = told(capsys, "score", "strict", "the sat", "--tokens", "--ends")["texts"]
+    (text,) = json_output(capsys, "score", "strict", "the sat", "--tokens", "--ends")["texts"]
     assert text["log_probability"] is None
     assert text["impossible_tokens"] == 2  # "sat" after "the", the end after "sat"
     assert [token["original"] for token in text["tokens"]] == ["the", "sat", ""]
-    printed = said(capsys, "score", "strict", "the [sat]", "--tokens")
+    printed = printed_output(capsys, "score", "strict", "the [sat]", "--tokens")
     assert "-inf" in printed
     assert "probability 0" in printed
     assert "[sat]" in printed
@@ -115,18 +115,20 @@ def test_score_shows_tokens_and_impossible_ones(capsys):
 
 def test_score_reads_and_writes_files_line_by_line(capsys):
     Path("in.txt").write_text("the cat\r\nthe dog sat\n我很喜欢你\n")
-    facts = told(capsys, "score", "smooth", "a first one", "--in", "in.txt", "--out", "out.jsonl")
+    facts = json_output(capsys, "score", "smooth", "a first one", "--in", "in.txt", "--out", "out.jsonl")
     assert facts["texts"] == 4
     lines = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
     assert [line["text"] for line in lines] == ["a first one", "the cat", "the dog sat", "我很喜欢你"]
     assert facts["tokens"] == sum(line["token_count"] for line in lines)
-    assert lines[1]["log_probability"] == told(capsys, "score", "smooth", "the cat")["texts"][0]["log_probability"]
-    assert "4 texts" in said(capsys, "score", "smooth", "a first one", "--in", "in.txt", "--out", "out.jsonl")
+    assert (
+        lines[1]["log_probability"] == json_output(capsys, "score", "smooth", "the cat")["texts"][0]["log_probability"]
+    )
+    assert "4 texts" in printed_output(capsys, "score", "smooth", "a first one", "--in", "in.txt", "--out", "out.jsonl")
 
 
 def test_score_keeps_the_position_of_empty_lines(capsys):
     Path("in.txt").write_text("the cat\n\nthe dog\n   \n")
-    facts = told(capsys, "score", "smooth", "--in", "in.txt")
+    facts = json_output(capsys, "score", "smooth", "--in", "in.txt")
     assert [(text["rank"] is None, "error" in text) for text in facts["texts"]] == [(False, False), (True, True)] * 2
     assert facts["texts"][1]["error"] == "this text has no tokens, so there is nothing to score"
     assert (facts["texts"][3]["line"], facts["unanswered"]) == (4, 2)
@@ -141,109 +143,118 @@ def test_score_keeps_the_position_of_empty_lines(capsys):
 
 def test_score_refuses_a_file_of_empty_lines_without_output(capsys):
     Path("in.txt").write_text("\n\n")
-    message = refused(capsys, "score", "smooth", "--in", "in.txt", "--out", "out.jsonl")
+    message = refusal_message(capsys, "score", "smooth", "--in", "in.txt", "--out", "out.jsonl")
     assert message.startswith("forebear: in.txt:1: this text has no tokens")
     assert "remedy" in message
     assert sorted(path.name for path in Path().iterdir() if path.is_file()) == ["in.txt"]
-    assert "('')" in refused(capsys, "score", "smooth", "the cat", "")
-    assert "no text to score" in refused(capsys, "score", "smooth")
+    assert "('')" in refusal_message(capsys, "score", "smooth", "the cat", "")
+    assert "no text to score" in refusal_message(capsys, "score", "smooth")
 
 
 def test_score_refuses_an_output_in_a_missing_folder(capsys):
-    assert "there is no folder nowhere" in refused(capsys, "score", "smooth", "the cat", "--out", "nowhere/out.jsonl")
+    assert "there is no folder nowhere" in refusal_message(
+        capsys, "score", "smooth", "the cat", "--out", "nowhere/out.jsonl"
+    )
 
 
 def test_next_predicts_tokens_and_fills_blanks(capsys):
-    (text,) = told(capsys, "next", "strict", "the", "--top", "2")["texts"]
+    (text,) = json_output(capsys, "next", "strict", "the", "--top", "2")["texts"]
     assert [candidate["probability"] for candidate in text["candidates"]] == pytest.approx([0.25, 0.25])
-    (text,) = told(capsys, "next", "strict", "the ____ sat")["texts"]
+    (text,) = json_output(capsys, "next", "strict", "the ____ sat")["texts"]
     assert {candidate["whole"] for candidate in text["candidates"]} == {"the cat sat", "the dog sat"}
-    assert "the dog sat" in said(capsys, "next", "strict", "the ____ sat", "the")
-    assert "50.00%" in said(capsys, "next", "strict", "the ____ sat")
-    assert "nothing that this run holds possible" in said(capsys, "next", "strict", "the ____ 你")
-    assert "tried 2 of" in said(capsys, "next", "smooth", "the ____ sat", "--among", "2")
-    assert "2 blanks" in refused(capsys, "next", "smooth", "__ and __")
+    assert "the dog sat" in printed_output(capsys, "next", "strict", "the ____ sat", "the")
+    assert "50.00%" in printed_output(capsys, "next", "strict", "the ____ sat")
+    assert "nothing that this run holds possible" in printed_output(capsys, "next", "strict", "the ____ 你")
+    assert "tried 2 of" in printed_output(capsys, "next", "smooth", "the ____ sat", "--among", "2")
+    assert "2 blanks" in refusal_message(capsys, "next", "smooth", "__ and __")
     Path("in.txt").write_text("the\na\n")
-    assert told(capsys, "next", "smooth", "--in", "in.txt", "--out", "out.jsonl")["texts"] == 2
+    assert json_output(capsys, "next", "smooth", "--in", "in.txt", "--out", "out.jsonl")["texts"] == 2
     assert len(Path("out.jsonl").read_text().splitlines()) == 2
 
 
 def test_generate_streams_the_text_of_its_json(capsys):
     assert main(["generate", "smooth", "the cat", "--length", "12", "--seed", "5"]) == 0
     printed = capsys.readouterr()
-    (text,) = told(capsys, "generate", "smooth", "the cat", "--length", "12", "--seed", "5")["texts"]
+    (text,) = json_output(capsys, "generate", "smooth", "the cat", "--length", "12", "--seed", "5")["texts"]
     assert printed.out == text["whole"] + "\n"
     assert "tokens/s" in printed.err
     assert text["whole"] == text["prompt"] + text["text"]
-    assert said(capsys, "generate", "smooth", "the cat", "--length", "12", "--seed", "5", "--quiet") == printed.out
+    assert (
+        printed_output(capsys, "generate", "smooth", "the cat", "--length", "12", "--seed", "5", "--quiet")
+        == printed.out
+    )
     assert capsys.readouterr().err == ""
 
 
 def test_generate_samples_for_many_prompts(capsys):
     Path("in.txt").write_text("the cat\n\n我\n")
-    facts = told(capsys, "generate", "smooth", "--in", "in.txt", "--samples", "2", "--length", "6", "--top-k", "4")
+    facts = json_output(
+        capsys, "generate", "smooth", "--in", "in.txt", "--samples", "2", "--length", "6", "--top-k", "4"
+    )
     assert [text["prompt"] for text in facts["texts"]] == ["the cat", "the cat", "", "", "我", "我"]
     assert facts["settings"]["top_k"] == 4
     options = ["--samples", "2", "--length", "6", "--top-k", "4", "--out", "out.jsonl"]
-    assert told(capsys, "generate", "smooth", "--in", "in.txt", *options)["texts"] == 6
+    assert json_output(capsys, "generate", "smooth", "--in", "in.txt", *options)["texts"] == 6
     assert [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()] == facts["texts"]
-    printed = said(capsys, "generate", "strict", "the", "on", "--temperature", "0", "--length", "3")
+    printed = printed_output(capsys, "generate", "strict", "the", "on", "--temperature", "0", "--length", "3")
     assert printed.count("the cat sat") == 2
 
 
 def test_generate_without_prompt_and_with_stop_texts(capsys):
-    (text,) = told(capsys, "generate", "strict", "--temperature", "0")["texts"]
+    (text,) = json_output(capsys, "generate", "strict", "--temperature", "0")["texts"]
     assert text["prompt"] == ""
     stops = ["--stop", "dog", "--stop", " sat"]
-    (text,) = told(capsys, "generate", "strict", "the", "--temperature", "0", *stops)["texts"]
+    (text,) = json_output(capsys, "generate", "strict", "the", "--temperature", "0", *stops)["texts"]
     assert (text["whole"], text["ended"]) == ("the cat", "stop")
-    assert "top-p is 3" in refused(capsys, "generate", "strict", "--top-p", "3")
+    assert "top-p is 3" in refusal_message(capsys, "generate", "strict", "--top-p", "3")
 
 
 def test_generate_by_beam_search_and_by_choices(capsys):
-    facts = told(capsys, "generate", "smooth", "the cat", "on", "--beams", "3", "--best", "2", "--length", "4")
+    facts = json_output(capsys, "generate", "smooth", "the cat", "on", "--beams", "3", "--best", "2", "--length", "4")
     assert [(text["prompt"], text["rank"]) for text in facts["texts"]] == [
         (p, n) for p in ("the cat", "on") for n in (1, 2)
     ]
     assert facts["settings"] == {"beams": 3, "best": 2, "length_penalty": 1.0, "length": 4, "stop": []}
-    printed = said(capsys, "generate", "smooth", "the cat", "--beams", "3", "--best", "2", "--length", "4")
+    printed = printed_output(capsys, "generate", "smooth", "the cat", "--beams", "3", "--best", "2", "--length", "4")
     assert "rank 2: score -" in printed
     Path("words.txt").write_text("mat\nlog\ncat sat\n")
-    (text,) = told(capsys, "generate", "strict", "the", "--choices", "words.txt")["texts"]
+    (text,) = json_output(capsys, "generate", "strict", "the", "--choices", "words.txt")["texts"]
     assert (text["whole"], text["ended"], text["choices"]["cat sat"]) == ("the mat", "choice", pytest.approx(1 / 3))
     assert (
         text["choices"]
-        == told(capsys, "generate", "strict", "the", "--choices", "mat", "log", "cat sat")["texts"][0]["choices"]
+        == json_output(capsys, "generate", "strict", "the", "--choices", "mat", "log", "cat sat")["texts"][0]["choices"]
     )
-    assert "33.33%" in said(capsys, "generate", "strict", "the", "--choices", "words.txt")
-    assert "--seed changes nothing with --beams" in refused(capsys, "generate", "strict", "--beams", "2", "--seed", "1")
+    assert "33.33%" in printed_output(capsys, "generate", "strict", "the", "--choices", "words.txt")
+    assert "--seed changes nothing with --beams" in refusal_message(
+        capsys, "generate", "strict", "--beams", "2", "--seed", "1"
+    )
 
 
 def test_generate_removes_control_characters_from_the_output(capsys, monkeypatch):
     monkeypatch.setattr("forebear.inference.sampling.TextStream.append", lambda self, token: "\x1b[31m\n\t")
-    assert "\x1b" not in said(capsys, "generate", "strict", "the\x1b", "--length", "3")
+    assert "\x1b" not in printed_output(capsys, "generate", "strict", "the\x1b", "--length", "3")
 
 
 def test_measure_reports_bits_per_byte_and_counts(capsys, word_tokenizer):
     Path("text.txt").write_text("the cat sat\n\nthe zebra\n")
-    facts = told(capsys, "measure", "smooth", "text.txt")
+    facts = json_output(capsys, "measure", "smooth", "text.txt")
     assert (facts["documents"], facts["tokens"], facts["unknown_tokens"]) == (2, 7, 1)
     assert facts["bytes"] == len("the cat satthe zebra")
     expected = evaluate_text(BigramModel(word_tokenizer, 0.1), word_tokenizer, ["the cat sat", "the zebra"])
     assert facts["bits_per_byte"] == pytest.approx(expected.bits_per_byte)
     assert set(facts) >= {"perplexity", "nats_per_token", "unknown_rate", "impossible_tokens", "seconds"}
-    assert told(capsys, "measure", "smooth", "text.txt", "--limit", "5")["documents"] == 1
-    assert told(capsys, "measure", "smooth", "text.txt", "--documents", "files")["documents"] == 1
-    assert f"{expected.bits_per_byte:.4f}" in said(capsys, "measure", "smooth", "text.txt")
+    assert json_output(capsys, "measure", "smooth", "text.txt", "--limit", "5")["documents"] == 1
+    assert json_output(capsys, "measure", "smooth", "text.txt", "--documents", "files")["documents"] == 1
+    assert f"{expected.bits_per_byte:.4f}" in printed_output(capsys, "measure", "smooth", "text.txt")
 
 
 def test_measure_reports_impossible_tokens(capsys):
     Path("text.txt").write_text("the sat\n")
-    facts = told(capsys, "measure", "strict", "text.txt")
+    facts = json_output(capsys, "measure", "strict", "text.txt")
     assert facts["bits_per_byte"] is facts["perplexity"] is None
     assert facts["impossible_tokens"] == 2
-    assert "probability 0" in said(capsys, "measure", "strict", "text.txt")
-    assert "--limit is 'much'" in refused(capsys, "measure", "strict", "text.txt", "--limit", "much")
+    assert "probability 0" in printed_output(capsys, "measure", "strict", "text.txt")
+    assert "--limit is 'much'" in refusal_message(capsys, "measure", "strict", "text.txt", "--limit", "much")
 
 
 @pytest.mark.parametrize("command", ["score", "next", "generate", "measure"])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import said, told
+from command_line import json_output, printed_output
 from forebear.cli.main import main
 from forebear.registry import LINEAGE
 
@@ -22,10 +22,10 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_lineage_lists_models_in_historical_order(capsys):
-    facts = told(capsys, "lineage")["milestones"]
+    facts = json_output(capsys, "lineage")["milestones"]
     assert [model["name"] for model in facts] == list(LINEAGE)
     assert all(model["ready"] and model["verbs"] for model in facts)
-    printed = said(capsys, "lineage")
+    printed = printed_output(capsys, "lineage")
     for entry in LINEAGE.values():
         assert entry.name in printed
         assert str(entry.year) in printed
@@ -33,25 +33,29 @@ def test_lineage_lists_models_in_historical_order(capsys):
 
 
 def test_explain_ngram_shows_fields_and_capabilities(capsys):
-    facts = told(capsys, "explain", "ngram", "--order", "4")
+    facts = json_output(capsys, "explain", "ngram", "--order", "4")
     assert facts["fields"]["order"] == {"value": 4, "meaning": facts["fields"]["order"]["meaning"]}
     assert facts["verbs"] == ["score", "next", "generate", "ask", "measure"]
-    printed = said(capsys, "explain", "ngram")
+    printed = printed_output(capsys, "explain", "ngram")
     for word in ("Markov", "WholeTexts", "--smoothing", "bigram", "cat", "parameter for each different n-gram"):
         assert word in printed
 
 
 def test_explain_gpt2_shows_sizes_and_parameters(capsys):
-    printed = said(capsys, "explain", "gpt2", "--width", "96", "--heads", "3", "--depth", "2", "--context", "64")
+    printed = printed_output(
+        capsys, "explain", "gpt2", "--width", "96", "--heads", "3", "--depth", "2", "--context", "64"
+    )
     for word in ("Unsupervised Multitask", "LMHead", "124,439,808", "yours", "--context", "50,257"):
         assert word in printed
 
 
 def test_preview_shows_tokens_above_targets_and_statistics(capsys):
-    facts = told(capsys, "preview", "ngram", "diary.txt", "--rows", "2")
+    facts = json_output(capsys, "preview", "ngram", "diary.txt", "--rows", "2")
     assert len(facts["rows"]) == 2
     assert facts["rows"][0]["asked"]["next"][:-1] == facts["rows"][0]["tokens"][1:]
-    printed = said(capsys, "preview", "gpt2", "diary.txt", "--context", "24", "--batch", "96", "--rows", "1", "--quiet")
+    printed = printed_output(
+        capsys, "preview", "gpt2", "diary.txt", "--context", "24", "--batch", "96", "--rows", "1", "--quiet"
+    )
     lines = printed.splitlines()
     assert lines[1].startswith("seen")
     assert lines[2].startswith("next")
@@ -62,30 +66,30 @@ def test_preview_shows_tokens_above_targets_and_statistics(capsys):
 
 def test_compare_and_runs_show_the_same_results(capsys):
     command = ["compare", "diary.txt", "--only", "ngram", "--time", "5s", "--to", "c", "--size", "ngram=bigram"]
-    facts = told(capsys, *command)
+    facts = json_output(capsys, *command)
     (row,) = facts["rows"]
     assert facts["best"] == "ngram"
     assert row["bits_per_byte"] > 0
     assert row["trials"][0]["size"] == "bigram"
     assert Path(facts["page"]).read_text().startswith("<!doctype html>")
-    printed = said(capsys, *command, "--quiet")
+    printed = printed_output(capsys, *command, "--quiet")
     assert f"{row['bits_per_byte']:.3f}" in printed
     assert "best" in printed
     assert "yardstick" in printed
     assert "c/comparison.html" in printed
-    (run_entry,) = told(capsys, "runs", "c")["runs"]
+    (run_entry,) = json_output(capsys, "runs", "c")["runs"]
     assert (run_entry["milestone"], run_entry["state"], run_entry["size"]) == ("ngram", "finished", "bigram")
     assert run_entry["bits_per_byte"] == pytest.approx(row["bits_per_byte"])
     Path("c/runs/torn").mkdir()
     Path("c/runs/torn/run.json").write_text("{")
-    printed = said(capsys, "runs", "c")
+    printed = printed_output(capsys, "runs", "c")
     assert "broken: cannot be read" in printed
     assert "finished" in printed
 
 
 def test_runs_of_an_empty_folder_says_so(capsys):
     Path("runs").mkdir()
-    assert "no runs in runs" in said(capsys, "runs")
+    assert "no runs in runs" in printed_output(capsys, "runs")
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from command_line import refused, said, told
-from small_runs import text, trained
+from command_line import json_output, printed_output, refusal_message
+from small_runs import small_text, train_small_run
 
 
 @pytest.fixture(scope="module")
@@ -14,9 +14,9 @@ def runs_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FOREBEAR_CACHE", str(working_folder / "cache"))
         for name, options in (("ngram", {}), ("nnlm", {}), ("letters", {"tokenizer": "characters"})):
-            trained("ngram" if name == "letters" else name, working_folder, to=name, **options)
-        trained("bert", working_folder, to="bert", steps=2)
-        lines = text(60).splitlines(keepends=True)
+            train_small_run("ngram" if name == "letters" else name, working_folder, to=name, **options)
+        train_small_run("bert", working_folder, to="bert", steps=2)
+        lines = small_text(60).splitlines(keepends=True)
         (working_folder / "tune.txt").write_text("".join(lines[-60:-30]), encoding="utf-8")
         (working_folder / "test.txt").write_text("".join(lines[-30:]), encoding="utf-8")
     return working_folder
@@ -30,19 +30,19 @@ def working_folder(runs_folder: Path, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_measure_with_interpolates_two_runs(capsys):
-    facts = told(capsys, "measure", "nnlm", "test.txt", "--with", "ngram", "--tune", "tune.txt")
+    facts = json_output(capsys, "measure", "nnlm", "test.txt", "--with", "ngram", "--tune", "tune.txt")
     assert [run_result["run"] for run_result in facts["alone"]] == ["nnlm", "ngram"]
     assert sum(run_result["weight"] for run_result in facts["alone"]) == pytest.approx(1)
     assert facts["tuned_tokens"] > 100
     for run_result in facts["alone"]:
-        measured = told(capsys, "measure", run_result["run"], "test.txt")
+        measured = json_output(capsys, "measure", run_result["run"], "test.txt")
         assert measured["perplexity"] == pytest.approx(run_result["perplexity"], rel=1e-5)
         assert measured["tokens"] == facts["mixture"]["tokens"]
-    printed = said(capsys, "measure", "nnlm", "test.txt", "--with", "ngram", "--tune", "tune.txt", "--quiet")
+    printed = printed_output(capsys, "measure", "nnlm", "test.txt", "--with", "ngram", "--tune", "tune.txt", "--quiet")
     assert f"{facts['mixture']['perplexity']:.2f}" in printed
     for word in ("nnlm", "ngram", "together", "weights found by"):
         assert word in printed
-    equal_weights = told(capsys, "measure", "nnlm", "test.txt", "--with", "ngram", "--limit", "300")
+    equal_weights = json_output(capsys, "measure", "nnlm", "test.txt", "--with", "ngram", "--limit", "300")
     assert [run_result["weight"] for run_result in equal_weights["alone"]] == [0.5, 0.5]
     assert equal_weights["mixture"]["bytes"] < facts["mixture"]["bytes"]
 
@@ -60,4 +60,4 @@ def test_measure_with_interpolates_two_runs(capsys):
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
 def test_measure_with_refuses_incompatible_runs(capsys, arguments: list[str], words: str):
-    assert words in refused(capsys, "measure", *arguments)
+    assert words in refusal_message(capsys, "measure", *arguments)

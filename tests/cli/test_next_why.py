@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from command_line import refused, said, told
+from command_line import json_output, printed_output, refusal_message
 from forebear.cli.main import main
 from forebear.cli.next import evidence_lines
 from forebear.statistical.ngram.explain_probability import BackoffStep, NgramEvidence
-from small_runs import trained
+from small_runs import train_small_run
 
 LINEAGE_SENTENCES = ["词性是动词", "判断单词的词性", "磁性很强的磁铁", "北京的词性是名词"]
 HELD_OUT_SENTENCE = "今天下雨"  # so that the held-out text has no sentence with 的
@@ -32,7 +32,7 @@ def runs_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             assert main(["pretrain", "ngram", "four.txt", *shared, "--smoothing", smoothing, "--to", smoothing]) == 0
         assert main(["export", "kneser-ney", "--format", "arpa", "--to", "four.arpa"]) == 0
         assert main(["import", "four.arpa", "--to", "given"]) == 0
-        trained("nnlm", working_folder, to="nnlm", steps=2)
+        train_small_run("nnlm", working_folder, to="nnlm", steps=2)
     return working_folder
 
 
@@ -44,63 +44,63 @@ def working_folder(runs_folder: Path, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_next_why_prints_counts_of_the_context(capsys):
-    assert "词性: 2 of the 3 times after 的 → 0.6667\n" in said(capsys, "next", "none", "判断单词的", "--why")
+    assert "词性: 2 of the 3 times after 的 → 0.6667\n" in printed_output(capsys, "next", "none", "判断单词的", "--why")
 
 
 @pytest.mark.parametrize("run", [*SMOOTHINGS, "given"])
 @pytest.mark.parametrize("text", ["单词 的", "词性", "", "的 unheard"])
 def test_next_why_steps_add_up_to_the_probability(capsys, run: str, text: str):
-    (answer,) = told(capsys, "next", run, text, "--why", "--top", "5")["texts"]
+    (answer,) = json_output(capsys, "next", run, text, "--why", "--top", "5")["texts"]
     assert answer["candidates"]
     for candidate in answer["candidates"]:
         evidence = candidate["why"]
         total = sum(backoff_step["part"] for backoff_step in evidence["steps"]) + evidence["even"]
         assert total == pytest.approx(candidate["probability"], abs=1e-6)
         assert total == pytest.approx(evidence["probability"])
-    printed = said(capsys, "next", run, text, "--why", "--top", "1")
+    printed = printed_output(capsys, "next", run, text, "--why", "--top", "1")
     printed_total = sum(float(part) for part in re.findall("→ ([0-9.e-]+)", printed))
     assert printed_total == pytest.approx(answer["candidates"][0]["probability"], abs=2e-4)
     assert ("  = " in printed) == (printed.count("→") > 1)
 
 
 def test_next_why_prints_back_off_steps(capsys):
-    printed = said(capsys, "next", "given", "单词 的", "--why", "--top", "20")
+    printed = printed_output(capsys, "next", "given", "单词 的", "--why", "--top", "20")
     assert "not listed after 的, which hands on log10 -" in printed
     assert "; backed off to the token alone" in printed
-    printed = said(capsys, "next", "kneser-ney", "单词的", "--why", "--top", "1")
+    printed = printed_output(capsys, "next", "kneser-ney", "单词的", "--why", "--top", "1")
     assert "2 of the 3 times after 的 (2 different tokens), less " in printed
     assert "by different tokens before it: 2 of " in printed
 
 
 def test_next_why_of_a_network_or_a_blank_is_refused(capsys):
-    assert "did not count n-grams" in refused(capsys, "next", "nnlm", "The cat", "--why")
-    assert "where the blank begins" in refused(capsys, "next", "none", "单词的____", "--why")
+    assert "did not count n-grams" in refusal_message(capsys, "next", "nnlm", "The cat", "--why")
+    assert "where the blank begins" in refusal_message(capsys, "next", "none", "单词的____", "--why")
 
 
 def test_score_tokens_have_ngram_lengths(capsys):
-    (answer,) = told(capsys, "score", "kneser-ney", "单词的词性是磁性", "--tokens")["texts"]
+    (answer,) = json_output(capsys, "score", "kneser-ney", "单词的词性是磁性", "--tokens")["texts"]
     assert [token["ngram_length"] for token in answer["tokens"]] == [1, 2, 2, 2, 1]
-    assert "n-gram" in said(capsys, "score", "kneser-ney", "单词的词性", "--tokens")
-    assert "n-gram" not in said(capsys, "score", "nnlm", "The cat sat", "--tokens").replace("ngram", "")
-    (answer,) = told(capsys, "score", "nnlm", "The cat sat", "--tokens")["texts"]
+    assert "n-gram" in printed_output(capsys, "score", "kneser-ney", "单词的词性", "--tokens")
+    assert "n-gram" not in printed_output(capsys, "score", "nnlm", "The cat sat", "--tokens").replace("ngram", "")
+    (answer,) = json_output(capsys, "score", "nnlm", "The cat sat", "--tokens")["texts"]
     assert "ngram_length" not in answer["tokens"][0]
 
 
 def test_measure_reports_perplexity_with_and_without_oov_words(capsys):
     Path("other.txt").write_text("单词的动词\n龘龘的词性\n", encoding="utf-8")
-    facts = told(capsys, "measure", "kneser-ney", "other.txt")
+    facts = json_output(capsys, "measure", "kneser-ney", "other.txt")
     assert facts["unknown_tokens"] == 2
     assert facts["perplexity_known"] < facts["perplexity"]
     assert 1 <= facts["ngram_length"] <= 2
-    printed = said(capsys, "measure", "kneser-ney", "other.txt", "--quiet")
+    printed = printed_output(capsys, "measure", "kneser-ney", "other.txt", "--quiet")
     assert f"{facts['perplexity_known']:,.2f}" in printed
     assert "without unknown tokens" in printed
     assert "n-gram used" in printed
     Path("known.txt").write_text("单词的词性\n", encoding="utf-8")
-    assert "without unknown tokens" not in said(capsys, "measure", "kneser-ney", "known.txt", "--quiet")
-    printed = said(capsys, "score", "kneser-ney", "单词的词性", "龘龘的词性", "--quiet")
+    assert "without unknown tokens" not in printed_output(capsys, "measure", "kneser-ney", "known.txt", "--quiet")
+    printed = printed_output(capsys, "score", "kneser-ney", "单词的词性", "龘龘的词性", "--quiet")
     assert "without unknown" in printed
-    assert "without unknown" not in said(capsys, "score", "kneser-ney", "单词的词性", "--quiet")
+    assert "without unknown" not in printed_output(capsys, "score", "kneser-ney", "单词的词性", "--quiet")
 
 
 def backoff_step(context: tuple[int, ...], words: tuple[str, ...], **changes) -> BackoffStep:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Captured, said
+from command_line import Captured, printed_output
 from forebear.cli.main import main
-from small_runs import text
+from small_runs import small_text
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +17,7 @@ def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "140")
     monkeypatch.chdir(tmp_path)
-    Path("text.txt").write_text(text(60), encoding="utf-8")
+    Path("text.txt").write_text(small_text(60), encoding="utf-8")
 
 
 @pytest.mark.parametrize(("name", "unit"), [("word2vec", "tokens"), ("glove", "entries"), ("onehot", "tokens")])
@@ -36,7 +36,7 @@ def test_pretrain_of_word_vectors_suggests_a_command_that_works(name: str, unit:
 
 def test_explain_shows_training_defaults(capsys: Captured):
     defaults = "--epochs 5 --batch 50000 --rate 0.025 --warmup 0 --cooldown 1"
-    assert f"Unless you say otherwise it learns with: {defaults}\n" in said(capsys, "explain", "word2vec")
-    assert "learns with: --time 5m --batch 1024 " in said(capsys, "explain", "nnlm")
-    help_text = " ".join(said(capsys, "pretrain", "--help").replace("│", " ").split())
+    assert f"Unless you say otherwise it learns with: {defaults}\n" in printed_output(capsys, "explain", "word2vec")
+    assert "learns with: --time 5m --batch 1024 " in printed_output(capsys, "explain", "nnlm")
+    help_text = " ".join(printed_output(capsys, "pretrain", "--help").replace("│", " ").split())
     assert "n-grams and word vectors: the epochs that forebear explain tells" in help_text

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import forebear as fb
-from command_line import Captured, refused, said, told
+from command_line import Captured, json_output, printed_output, refusal_message
 from forebear.cli.main import main
 
 SPEECH = [("the/d", "a/d"), ("cat/n", "dog/n", "bird/n"), ("sat/v", "ran/v", "sang/v")]
@@ -48,21 +48,21 @@ def test_tag_reads_the_words_of_tagged_files(
     runs_folder: Path, tmp_path: Path, capsys: Captured, run: str, name: str, text: str
 ):
     (tmp_path / name).write_text(text, encoding="utf-8")
-    answers = told(capsys, "tag", runs_folder / run, "--in", tmp_path / name)["answers"]
+    answers = json_output(capsys, "tag", runs_folder / run, "--in", tmp_path / name)["answers"]
     assert [answer["words"] for answer in answers[:2]] == [["the", "cat", "sat"], ["the", "cat", "ran"]]
     assert len(answers) == SLASHED.count("\n")
 
 
 def test_measure_reads_tagged_files_in_the_other_format(runs_folder: Path, tmp_path: Path, capsys: Captured):
     (tmp_path / "test.conll").write_text(to_columns(SLASHED), encoding="utf-8")
-    measured = told(capsys, "measure", runs_folder / "speec", tmp_path / "test.conll")
+    measured = json_output(capsys, "measure", runs_folder / "speec", tmp_path / "test.conll")
     assert measured["accuracy"] == 1.0
     assert measured["notes"][0].endswith("otherwise than what was learned from: a word and its tag a line (CoNLL)")
 
 
 def test_plain_text_with_a_slash_is_not_read_as_tagged(runs_folder: Path, tmp_path: Path, capsys: Captured):
     (tmp_path / "plain.txt").write_text("the cat sat\nand/or a dog ran\n", encoding="utf-8")
-    assert said(capsys, "tag", runs_folder / "speec", "--in", tmp_path / "plain.txt").count("\n") == 2
+    assert printed_output(capsys, "tag", runs_folder / "speec", "--in", tmp_path / "plain.txt").count("\n") == 2
 
 
 def test_tags_of_given_texts_are_dropped_with_a_note(runs_folder: Path, tmp_path: Path, capsys: Captured):
@@ -115,9 +115,9 @@ def text_in_scheme(name: str) -> str:
 @pytest.mark.parametrize("name", ["BIO", "IOB1", "IOBES", "BILOU"])
 def test_tag_answers_in_the_scheme_of_the_training_data(name: str, tmp_path: Path, capsys: Captured):
     (tmp_path / "names.conll").write_text(text_in_scheme(name), encoding="utf-8")
-    metadata = told(capsys, "pretrain", "crf", tmp_path / "names.conll", "--to", tmp_path / "run")
+    metadata = json_output(capsys, "pretrain", "crf", tmp_path / "names.conll", "--to", tmp_path / "run")
     assert metadata["task"]["scheme"] == name
-    (answer,) = told(capsys, "tag", tmp_path / "run", "in New York now")["answers"]
+    (answer,) = json_output(capsys, "tag", tmp_path / "run", "in New York now")["answers"]
     words = text_in_scheme(name).replace("\n\n", " \n").split()
     index = words.index("New")
     assert (answer["scheme"], answer["tags"]) == (name, ["O", words[index + 1], words[index + 3], "O"])
@@ -126,14 +126,14 @@ def test_tag_answers_in_the_scheme_of_the_training_data(name: str, tmp_path: Pat
         assert sum(row.values()) == pytest.approx(1, abs=1e-4)
         assert max(row, key=lambda label: row[label]) == tag
     written = tmp_path / "out.conll"
-    told(capsys, "tag", tmp_path / "run", "--in", tmp_path / "names.conll", "--out", written)
+    json_output(capsys, "tag", tmp_path / "run", "--in", tmp_path / "names.conll", "--out", written)
     assert written.read_text().replace("\t", " ") == text_in_scheme(name)
 
 
 @pytest.mark.parametrize("name", ["BIO", "IOB1", "IOBES", "BILOU"])
 def test_measure_compares_entities_across_tag_schemes(name: str, runs_folder: Path, tmp_path: Path, capsys: Captured):
     (tmp_path / "test.conll").write_text(text_in_scheme(name), encoding="utf-8")
-    measured = told(capsys, "measure", runs_folder / "names", tmp_path / "test.conll")
+    measured = json_output(capsys, "measure", runs_folder / "names", tmp_path / "test.conll")
     assert (measured["f1"], measured["strict"]["f1"]) == (1.0, 1.0)
     notes = [note for note in measured["notes"] if f"are read as {name}" in note]
     assert len(notes) == (name != "BIO")
@@ -141,28 +141,32 @@ def test_measure_compares_entities_across_tag_schemes(name: str, runs_folder: Pa
 
 def test_measure_refuses_tags_invalid_in_every_scheme(runs_folder: Path, tmp_path: Path, capsys: Captured):
     (tmp_path / "test.conll").write_text(BIO.replace("York I-place", "York I-person"), encoding="utf-8")
-    assert "goes on with an entity" in refused(capsys, "measure", runs_folder / "names", tmp_path / "test.conll")
+    assert "goes on with an entity" in refusal_message(
+        capsys, "measure", runs_folder / "names", tmp_path / "test.conll"
+    )
 
 
 def test_measure_refuses_tags_of_another_task_by_name(runs_folder: Path, tmp_path: Path, capsys: Captured):
     (tmp_path / "names.conll").write_text(BIO, encoding="utf-8")
     (tmp_path / "speech.txt").write_text(SLASHED, encoding="utf-8")
-    error_of_speech_run = refused(capsys, "measure", runs_folder / "speec", tmp_path / "names.conll")
+    error_of_speech_run = refusal_message(capsys, "measure", runs_folder / "speec", tmp_path / "names.conll")
     assert "none of its tags (O, B-place, I-place) is one of those that were learned" in error_of_speech_run
-    error_of_names_run = refused(capsys, "measure", runs_folder / "names", tmp_path / "speech.txt")
+    error_of_names_run = refusal_message(capsys, "measure", runs_folder / "names", tmp_path / "speech.txt")
     assert "'d', make up no names" in error_of_names_run
     assert "repair" not in error_of_names_run
 
 
 def test_measure_notes_tags_unseen_in_training(runs_folder: Path, tmp_path: Path, capsys: Captured):
     (tmp_path / "more.txt").write_text(SLASHED + "the/d cat/n quickly/adv\n", encoding="utf-8")
-    notes = told(capsys, "measure", runs_folder / "speec", tmp_path / "more.txt")["notes"]
+    notes = json_output(capsys, "measure", runs_folder / "speec", tmp_path / "more.txt")["notes"]
     assert "words whose tag was never learned, and which count as mistakes: 1 (adv)" in notes
 
 
 def test_invalid_tag_is_reported_with_its_line(tmp_path: Path, capsys: Captured):
     (tmp_path / "names.conll").write_text("in O\nNew I-place\nYork I-place\n\n" + IOBES, encoding="utf-8")
-    assert "names.conll:2: word 2 of the sentence" in refused(capsys, "pretrain", "crf", tmp_path / "names.conll")
+    assert "names.conll:2: word 2 of the sentence" in refusal_message(
+        capsys, "pretrain", "crf", tmp_path / "names.conll"
+    )
 
 
 @pytest.mark.parametrize("model_name", ["hmm", "crf"])
@@ -170,40 +174,42 @@ def test_accuracy_of_oov_words_is_measured_separately(model_name: str, tmp_path:
     for name, text in (("train.txt", SLASHED), ("dev.txt", "the/d cow/n sang/v\na/d cat/n mooed/v\n")):
         (tmp_path / name).write_text(text, encoding="utf-8")
     run = tmp_path / "run"
-    metadata = told(capsys, "adapt", model_name, tmp_path / "train.txt", "--dev", tmp_path / "dev.txt", "--to", run)
+    metadata = json_output(
+        capsys, "adapt", model_name, tmp_path / "train.txt", "--dev", tmp_path / "dev.txt", "--to", run
+    )
     (tmp_path / "train.txt").unlink()
-    measured = told(capsys, "measure", run, tmp_path / "dev.txt")
+    measured = json_output(capsys, "measure", run, tmp_path / "dev.txt")
     dev_metrics = metadata["metrics"]["dev"]
     assert measured["unknown_words"] == dev_metrics["unknown_words"] == 2
     assert measured["accuracy_unknown"] == dev_metrics["accuracy_unknown"]
-    assert "accuracy unknown" in said(capsys, "measure", run, tmp_path / "dev.txt")
+    assert "accuracy unknown" in printed_output(capsys, "measure", run, tmp_path / "dev.txt")
 
 
 @pytest.mark.parametrize("model_name", ["hmm", "crf"])
 def test_measure_reports_examples_seen_in_training(model_name: str, tmp_path: Path, capsys: Captured):
     run, train, test = tmp_path / "run", tmp_path / "train.txt", tmp_path / "test.conll"
     train.write_text(SLASHED, encoding="utf-8")
-    metadata = told(capsys, "pretrain", model_name, train, "--to", run)
+    metadata = json_output(capsys, "pretrain", model_name, train, "--to", run)
     num_train = metadata["labelled"]["sides"]["train"]["count"]
     assert 0 < num_train < SLASHED.count("\n")  # the rest is held out
-    assert told(capsys, "measure", run, train)["learned_from"] == num_train
+    assert json_output(capsys, "measure", run, train)["learned_from"] == num_train
     note = f"{num_train} of these examples have a text that the run learned from: no test of it"
-    assert note in said(capsys, "measure", run, train)
+    assert note in printed_output(capsys, "measure", run, train)
     test.write_text(to_columns(SLASHED + "the/d cow/n sang/v\n"), encoding="utf-8")  # in the other format
-    assert told(capsys, "measure", run, test)["learned_from"] == num_train
+    assert json_output(capsys, "measure", run, test)["learned_from"] == num_train
     test.write_text(to_columns("the/d cow/n sang/v\n"), encoding="utf-8")
-    assert told(capsys, "measure", run, test)["learned_from"] == 0
-    assert "no test of it" not in said(capsys, "measure", run, test)
+    assert json_output(capsys, "measure", run, test)["learned_from"] == 0
+    assert "no test of it" not in printed_output(capsys, "measure", run, test)
 
 
 def test_training_overlap_is_unknown_when_the_training_file_has_changed(tmp_path: Path, capsys: Captured):
     run, train, test = tmp_path / "run", tmp_path / "train.txt", tmp_path / "test.txt"
     for file in (train, test):
         file.write_text(SLASHED, encoding="utf-8")
-    told(capsys, "pretrain", "hmm", train, "--to", run)
-    assert told(capsys, "measure", run, test)["learned_from"] > 0
+    json_output(capsys, "pretrain", "hmm", train, "--to", run)
+    assert json_output(capsys, "measure", run, test)["learned_from"] > 0
     train.write_text(SLASHED.replace("cat", "cow"), encoding="utf-8")
-    assert told(capsys, "measure", run, test)["learned_from"] is None
+    assert json_output(capsys, "measure", run, test)["learned_from"] is None
     train.unlink()
-    assert told(capsys, "measure", run, test)["learned_from"] is None
-    assert "no test of it" not in said(capsys, "measure", run, test)
+    assert json_output(capsys, "measure", run, test)["learned_from"] is None
+    assert "no test of it" not in printed_output(capsys, "measure", run, test)

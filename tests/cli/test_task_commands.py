@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Captured, refused, said, told
+from adapted_runs import SHORT_TRAINING, TASKS, folder_of_adapted_runs, task_file
+from command_line import Captured, json_output, printed_output, refusal_message
 from forebear.cli.main import main
-from labelled_texts import SHORT, TASKS, file_of, home_of_runs
 
 TASK_INPUTS = {
     "classification": ["The cat sat."],
@@ -29,12 +29,12 @@ TASK_COMMANDS = {
 
 @pytest.fixture(scope="module")
 def runs_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return home_of_runs(tmp_path_factory.mktemp("tasks"), TASKS)
+    return folder_of_adapted_runs(tmp_path_factory.mktemp("tasks"), TASKS)
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_task_commands_predict_with_probabilities(task: str, runs_folder: Path, capsys: Captured):
-    (answer,) = told(capsys, TASK_COMMANDS[task], runs_folder / task, *TASK_INPUTS[task])["answers"]
+    (answer,) = json_output(capsys, TASK_COMMANDS[task], runs_folder / task, *TASK_INPUTS[task])["answers"]
     if task in ("classification", "pairs"):
         assert sum(answer["probabilities"].values()) == pytest.approx(1, abs=1e-5)
         assert answer["label"] == max(answer["probabilities"], key=answer["probabilities"].get)
@@ -56,8 +56,8 @@ def test_task_commands_predict_with_probabilities(task: str, runs_folder: Path, 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_measure_of_a_task_writes_mistakes(task: str, runs_folder: Path, tmp_path: Path, capsys: Captured):
-    file = file_of(task, tmp_path, 12, seed=5)
-    facts = told(capsys, "measure", runs_folder / task, file, "--errors", tmp_path / "mistakes.tsv")
+    file = task_file(task, tmp_path, 12, seed=5)
+    facts = json_output(capsys, "measure", runs_folder / task, file, "--errors", tmp_path / "mistakes.tsv")
     assert 0 <= facts[facts["score"]] <= 1
     rows = (tmp_path / "mistakes.tsv").read_text(encoding="utf-8").splitlines()
     assert len(rows) == facts["mistakes"] + 1
@@ -69,10 +69,10 @@ def test_classify_keeps_the_order_of_the_input_file(runs_folder: Path, tmp_path:
     texts = [f"Text number {index} sat by the river." for index in range(50)]
     (tmp_path / "in.txt").write_text("\n".join(texts) + "\n")
     run = runs_folder / "classification"
-    told(capsys, "classify", run, "--in", tmp_path / "in.txt", "--out", tmp_path / "out.jsonl")
+    json_output(capsys, "classify", run, "--in", tmp_path / "in.txt", "--out", tmp_path / "out.jsonl")
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [line["text"] for line in lines] == texts
-    told(capsys, "classify", run, "--in", tmp_path / "in.txt", "--out", tmp_path / "out.tsv")
+    json_output(capsys, "classify", run, "--in", tmp_path / "in.txt", "--out", tmp_path / "out.tsv")
     rows = [line.split("\t") for line in (tmp_path / "out.tsv").read_text().splitlines()]
     assert [row[1] for row in rows] == [line["label"] for line in lines]
 
@@ -80,34 +80,39 @@ def test_classify_keeps_the_order_of_the_input_file(runs_folder: Path, tmp_path:
 def test_choose_prints_lines_or_tables(runs_folder: Path, tmp_path: Path, capsys: Captured):
     input_file = tmp_path / "asked.txt"
     input_file.write_text("The cat sat on\tthe mat.\tthe moon.\n" * 2)
-    lines = said(capsys, "choose", runs_folder / "choice", "--in", input_file).splitlines()
+    lines = printed_output(capsys, "choose", runs_folder / "choice", "--in", input_file).splitlines()
     assert len(lines) == 2
     assert all(line.startswith("The cat sat on: the m") and line.endswith("%") for line in lines)
-    assert said(capsys, "choose", runs_folder / "choice", "--in", input_file, "--table").count("probability") == 2
+    assert (
+        printed_output(capsys, "choose", runs_folder / "choice", "--in", input_file, "--table").count("probability")
+        == 2
+    )
 
 
 def test_classify_skips_an_empty_line_and_reports_it(runs_folder: Path, tmp_path: Path, capsys: Captured):
     (tmp_path / "in.txt").write_text("one text\n\nanother\n")
-    facts = told(capsys, "classify", runs_folder / "classification", "--in", tmp_path / "in.txt")
+    facts = json_output(capsys, "classify", runs_folder / "classification", "--in", tmp_path / "in.txt")
     assert [answer["text"] for answer in facts["answers"]] == ["one text", "another"]
     assert [(bad["line"], bad["reason"]) for bad in facts["bad"]] == [(2, "a text is empty")]
 
 
 def test_tag_writes_conll_columns(runs_folder: Path, tmp_path: Path, capsys: Captured):
     (tmp_path / "in.txt").write_text("李明在北京。\nLi Ming is here.\n")
-    told(capsys, "tag", runs_folder / "tagging", "--in", tmp_path / "in.txt", "--out", tmp_path / "out.conll")
+    json_output(capsys, "tag", runs_folder / "tagging", "--in", tmp_path / "in.txt", "--out", tmp_path / "out.conll")
     sentences = (tmp_path / "out.conll").read_text().strip().split("\n\n")
     assert [row.split("\t")[0] for row in sentences[0].splitlines()] == list("李明在北京。")
     assert [row.split("\t")[0] for row in sentences[1].splitlines()] == ["Li", "Ming", "is", "here", "."]
 
 
 def test_tag_of_an_empty_text_prints_nothing_found(runs_folder: Path, capsys: Captured):
-    assert "nothing found" in said(capsys, "tag", runs_folder / "tagging", "", "李明在37日去北京。", "--table")
+    assert "nothing found" in printed_output(
+        capsys, "tag", runs_folder / "tagging", "", "李明在37日去北京。", "--table"
+    )
 
 
 def test_answer_reads_the_format_of_the_training_file(runs_folder: Path, tmp_path: Path, capsys: Captured):
-    file = file_of("answering", tmp_path, 6, seed=3)
-    facts = told(capsys, "answer", runs_folder / "answering", "--in", file)
+    file = task_file("answering", tmp_path, 6, seed=3)
+    facts = json_output(capsys, "answer", runs_folder / "answering", "--in", file)
     questions = [
         question["question"]
         for article in json.loads(file.read_text())["data"]
@@ -117,31 +122,33 @@ def test_answer_reads_the_format_of_the_training_file(runs_folder: Path, tmp_pat
 
 
 def test_wrong_task_command_names_the_capabilities_of_the_run(runs_folder: Path, capsys: Captured):
-    assert "it can be asked to: classify, measure, embed" in refused(
+    assert "it can be asked to: classify, measure, embed" in refusal_message(
         capsys, "tag", runs_folder / "classification", "text"
     )
-    assert "it can be asked to: fill" in refused(capsys, "classify", runs_folder / "bert", "text")
-    assert "did you mean bert?" in refused(
-        capsys, "adapt", "bertt", file_of("pairs", runs_folder, 40), "--task", "pairs"
+    assert "it can be asked to: fill" in refusal_message(capsys, "classify", runs_folder / "bert", "text")
+    assert "did you mean bert?" in refusal_message(
+        capsys, "adapt", "bertt", task_file("pairs", runs_folder, 40), "--task", "pairs"
     )
-    assert "pairs of texts" in refused(capsys, "classify", runs_folder / "pairs", "only one")
+    assert "pairs of texts" in refusal_message(capsys, "classify", runs_folder / "pairs", "only one")
 
 
 def test_adapt_refuses_faulty_examples_with_a_hint(runs_folder: Path, tmp_path: Path, capsys: Captured):
     single_label_file = tmp_path / "one.tsv"
     single_label_file.write_text("text\tlabel\n" + "".join(f"a text, the {number}th\tgood\n" for number in range(9)))
-    assert "only one label" in refused(
-        capsys, "adapt", runs_folder / "bert", single_label_file, "--task", "classification", *SHORT
+    assert "only one label" in refusal_message(
+        capsys, "adapt", runs_folder / "bert", single_label_file, "--task", "classification", *SHORT_TRAINING
     )
     conflicting_file = tmp_path / "same.tsv"
     conflicting_file.write_text("text\tlabel\n" + "a text\tgood\na text\tbad\n" * 3)
-    assert "too few different" in refused(
-        capsys, "adapt", runs_folder / "bert", conflicting_file, "--task", "classification", *SHORT
+    assert "too few different" in refusal_message(
+        capsys, "adapt", runs_folder / "bert", conflicting_file, "--task", "classification", *SHORT_TRAINING
     )
     malformed_file = tmp_path / "torn.tsv"
     rest = "".join(f"more {number}\tgood\nless {number}\tbad\n" for number in range(5))
     malformed_file.write_text(f"text\tlabel\na text\tgood\nanother\tbad\nno label here\n{rest}")
-    error_output = refused(capsys, "adapt", runs_folder / "bert", malformed_file, "--task", "classification", *SHORT)
+    error_output = refusal_message(
+        capsys, "adapt", runs_folder / "bert", malformed_file, "--task", "classification", *SHORT_TRAINING
+    )
     assert f"{malformed_file}:4" in error_output
     assert "--on-bad-rows skip" in error_output
     command = [
@@ -152,17 +159,21 @@ def test_adapt_refuses_faulty_examples_with_a_hint(runs_folder: Path, tmp_path: 
         "classification",
         "--on-bad-rows",
         "skip",
-        *SHORT,
+        *SHORT_TRAINING,
     ]
     assert main([*command, "--to", str(tmp_path / "run")]) == 0
     nested_file = tmp_path / "nested.conll"
     nested_file.write_text("here\tO\n.\tO\n\nBank\tB-ORG\nof\tI-ORG\nChina\tI-ORG|B-LOC\n\n" * 3)
-    error_output = refused(capsys, "adapt", runs_folder / "bert", nested_file, "--task", "tagging", *SHORT)
+    error_output = refusal_message(
+        capsys, "adapt", runs_folder / "bert", nested_file, "--task", "tagging", *SHORT_TRAINING
+    )
     assert f"{nested_file}:4" in error_output
     assert "word 3 has several tags" in error_output
     invalid_tags_file = tmp_path / "broken.conll"
     invalid_tags_file.write_text("Li\tB-PER\nMing\tE-PER\nis\tO\n\nhere\tE-PER\n.\tO\n\n" * 3)
-    error_output = refused(capsys, "adapt", runs_folder / "bert", invalid_tags_file, "--task", "tagging", *SHORT)
+    error_output = refusal_message(
+        capsys, "adapt", runs_folder / "bert", invalid_tags_file, "--task", "tagging", *SHORT_TRAINING
+    )
     assert "--on-bad-tags repair" in error_output
     command = [
         "adapt",
@@ -172,7 +183,7 @@ def test_adapt_refuses_faulty_examples_with_a_hint(runs_folder: Path, tmp_path: 
         "tagging",
         "--on-bad-tags",
         "repair",
-        *SHORT,
+        *SHORT_TRAINING,
     ]
     assert main([*command, "--to", str(tmp_path / "tags")]) == 0
 
@@ -197,15 +208,24 @@ def test_adapt_refuses_options_without_effect(
     base: str, task: str, options: str, message: str, runs_folder: Path, tmp_path: Path, capsys: Captured
 ):
     run = base if base == "ngram" else runs_folder / base
-    command = ["adapt", run, file_of(task, runs_folder, 40), "--task", task, *options.split(), "--to", tmp_path / "run"]
-    assert message in refused(capsys, *command)
+    command = [
+        "adapt",
+        run,
+        task_file(task, runs_folder, 40),
+        "--task",
+        task,
+        *options.split(),
+        "--to",
+        tmp_path / "run",
+    ]
+    assert message in refusal_message(capsys, *command)
     assert not (tmp_path / "run").exists()
 
 
 def test_measure_counts_unseen_labels_as_mistakes(runs_folder: Path, tmp_path: Path, capsys: Captured):
     file = tmp_path / "test.tsv"
     file.write_text("text\tlabel\nThe cat sat.\tcoherent\nsat cat The.\tpuzzling\n")
-    facts = told(capsys, "measure", runs_folder / "classification", file)
+    facts = json_output(capsys, "measure", runs_folder / "classification", file)
     assert facts["unseen"] == ["puzzling"]
     assert facts["accuracy"] <= 0.5
 
@@ -213,25 +233,25 @@ def test_measure_counts_unseen_labels_as_mistakes(runs_folder: Path, tmp_path: P
 def test_measure_refuses_a_file_without_labels(runs_folder: Path, tmp_path: Path, capsys: Captured):
     file = tmp_path / "test.tsv"
     file.write_text("text\tlabel\nThe cat sat.\t\nsat cat The.\t\n")
-    assert "nothing to measure" in refused(capsys, "measure", runs_folder / "classification", file)
-    facts = told(capsys, "classify", runs_folder / "classification", "--in", file)
+    assert "nothing to measure" in refusal_message(capsys, "measure", runs_folder / "classification", file)
+    facts = json_output(capsys, "classify", runs_folder / "classification", "--in", file)
     assert facts["count"] == 2
 
 
 def test_task_commands_take_very_long_texts(runs_folder: Path, capsys: Captured):
     words = " ".join(f"word{index}" for index in range(20_000))
-    (answer,) = told(capsys, "answer", runs_folder / "answering", "Which word?", words)["answers"]
+    (answer,) = json_output(capsys, "answer", runs_folder / "answering", "Which word?", words)["answers"]
     assert answer["answer"] in words
-    (tagged,) = told(capsys, "tag", runs_folder / "tagging", words)["answers"]
+    (tagged,) = json_output(capsys, "tag", runs_folder / "tagging", words)["answers"]
     assert len(tagged["tags"]) == 20_000
-    (classified,) = told(capsys, "classify", runs_folder / "classification", words)["answers"]
+    (classified,) = json_output(capsys, "classify", runs_folder / "classification", words)["answers"]
     assert classified["label"]
 
 
 def test_adapt_with_several_seeds_and_a_learning_curve(runs_folder: Path, tmp_path: Path, capsys: Captured):
-    file = file_of("classification", tmp_path, 80)
-    command = ["adapt", runs_folder / "bert", file, "--to", tmp_path / "run", *SHORT]
-    facts = told(capsys, *command, "--seeds", 2, "--learning-curve")
+    file = task_file("classification", tmp_path, 80)
+    command = ["adapt", runs_folder / "bert", file, "--to", tmp_path / "run", *SHORT_TRAINING]
+    facts = json_output(capsys, *command, "--seeds", 2, "--learning-curve")
     assert [seed_result["seed"] for seed_result in facts["seeds"]] == [0, 1]
     accuracies = [seed_result["dev"] for seed_result in facts["seeds"]]
     assert facts["spread"]["dev"]["mean"] == pytest.approx(sum(accuracies) / 2)

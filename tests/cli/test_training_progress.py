@@ -13,7 +13,7 @@ import pytest
 
 from forebear.cli.output import curve_lines, format_clock, format_progress
 from forebear.training.trainer import ProgressReport
-from small_runs import text
+from small_runs import small_text
 
 REPORT = ProgressReport(50, 100, 0.5, 60.0, 61.0, 1234.5, 1e-3, {"next": 2.5}, {"next": 2.75}, 3.25)
 
@@ -63,7 +63,7 @@ def test_durations_are_formatted_with_units(seconds: float, words: str):
 
 def test_pretrain_in_a_terminal_prints_progress_and_loss_curve(tmp_path: Path):
     """Progress bars and the loss curve do not overwrite each other."""
-    (tmp_path / "text.txt").write_text(text(200), encoding="utf-8")
+    (tmp_path / "text.txt").write_text(small_text(200), encoding="utf-8")
     reading_end, terminal_end = pty.openpty()
     command = [sys.executable, "-c", "from forebear.cli.main import run; run()", "pretrain", "gpt2", "text.txt"]
     command += ["--steps", "40", "--width", "32", "--depth", "1", "--heads", "2", "--context", "16", "--batch", "64"]

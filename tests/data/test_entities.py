@@ -1,4 +1,4 @@
-"""Names of persons, places and organisations: by a dictionary or by tags, whole words, never across a border."""
+"""Entities (persons, places, organizations) from a dictionary or from tags: whole words, never across sentences."""
 
 import re
 from itertools import islice, pairwise
@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import nasty
-from corpora import named, read, spoken
+import hostile_texts
 from forebear.data import segmentation
 from forebear.data.corpus.encode import DocumentEncoder
 from forebear.data.corpus.prepare import prepare_corpus
@@ -21,41 +20,42 @@ from forebear.data.sentences import split_sentences
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError
+from story_corpus import corpus_entities, entity_texts, read_documents
 
 TAGGED = TextFormat(format="tagged")
-LEARNED = "江泽民在北京大学见了 Ann Smith of New York and Yahoo! today. 我们是大学生。"
-KINDS = {
-    "wordpiece": train_tokenizer("wordpiece", [LEARNED] * 3, size=300, min_count=1, lower=False),
-    "characters": train_tokenizer("characters", [LEARNED]),
-    "bytepair": train_tokenizer("bytepair", [LEARNED] * 3, size=400, min_count=1),
+TRAINING_TEXT = "江泽民在北京大学见了 Ann Smith of New York and Yahoo! today. 我们是大学生。"
+TOKENIZERS = {
+    "wordpiece": train_tokenizer("wordpiece", [TRAINING_TEXT] * 3, size=300, min_count=1, lower=False),
+    "characters": train_tokenizer("characters", [TRAINING_TEXT]),
+    "bytepair": train_tokenizer("bytepair", [TRAINING_TEXT] * 3, size=400, min_count=1),
 }
 
 
-def encoded(text: str, *names: str, tokenizer: Tokenizer | None = None, words: tuple[str, ...] = (), **told):
-    """The text, encoded with these names, by characters if nothing else is said."""
+def encode_text(text: str, *names: str, tokenizer: Tokenizer | None = None, words: tuple[str, ...] = (), **fields):
+    """The text encoded with these names; the tokenizer is character-level by default."""
     encoder = DocumentEncoder(
         tokenizer or train_tokenizer("characters", [text]), "split", Segmenter(words), EntityDictionary(names)
     )
-    return encoder.encode([Document(text, "f", 1, **told)])
+    return encoder.encode([Document(text, "f", 1, **fields)])
 
 
-def found(text: str, *names: str, **how) -> list[str]:
-    tokenizer = how.pop("tokenizer", None) or train_tokenizer("characters", [text])
-    made = encoded(text, *names, tokenizer=tokenizer, **how)
-    return spoken(tokenizer, made.ids, made.entities)
+def entities_in(text: str, *names: str, **options) -> list[str]:
+    tokenizer = options.pop("tokenizer", None) or train_tokenizer("characters", [text])
+    encoded = encode_text(text, *names, tokenizer=tokenizer, **options)
+    return entity_texts(tokenizer, encoded.ids, encoded.entities)
 
 
 @pytest.fixture
-def tagged(tmp_path):
-    """What a corpus of characters takes for entities in this tagged text, and how many it counts."""
+def tagged_entities(tmp_path):
+    """The entities of a character-level corpus of this tagged text."""
 
-    def entities(text: str, **how) -> list[str]:
+    def entities(text: str, **options) -> list[str]:
         path = tmp_path / "tagged.txt"
         path.write_text(text)
-        plain = "".join(document.text for document in read(path, format="tagged")[0])
-        corpus = prepare_corpus([path], train_tokenizer("characters", [plain]), text_format=TAGGED, **how)
-        assert corpus.metadata["counts"]["entities"] == len(named(corpus))
-        return named(corpus)
+        plain = "".join(document.text for document in read_documents(path, format="tagged")[0])
+        corpus = prepare_corpus([path], train_tokenizer("characters", [plain]), text_format=TAGGED, **options)
+        assert corpus.metadata["counts"]["entities"] == len(corpus_entities(corpus))
+        return corpus_entities(corpus)
 
     return entities
 
@@ -63,11 +63,11 @@ def tagged(tmp_path):
 # -- a dictionary
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_names_of_a_dictionary(kind):
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_longest_dictionary_names_are_found(kind):
     text = "江泽民在北京大学见了 Ann Smith of New York. AnnA, York and Ann."
     names = ("江泽民", "北京", "北京大学", "New York", "Ann Smith", "Ann", "York and")
-    assert found(text, *names, tokenizer=KINDS[kind]) == [
+    assert entities_in(text, *names, tokenizer=TOKENIZERS[kind]) == [
         "江泽民",
         "北京大学",  # the longest at a place
         "Ann Smith",
@@ -77,64 +77,68 @@ def test_names_of_a_dictionary(kind):
     ]
 
 
-def test_names_of_a_vocabulary_of_words():
+def test_dictionary_names_are_found_by_word_tokenizers():
     text, names = "江泽民在北京见了 Ann Smith of New York .", ("江泽民", "北京", "New York", "Ann")
     for split in ("punctuation", "spaces"):
-        words = train_tokenizer("words", [text], split=split, segmenter=Segmenter())
-        assert words._cache is not None
-        assert found(text, *names, tokenizer=words) == ["江泽民", "北京", "Ann", "New York"]
-        words.__dict__["_cache"] = None  # the plain way
-        assert found(text, *names, tokenizer=words) == ["江泽民", "北京", "Ann", "New York"]
+        tokenizer = train_tokenizer("words", [text], split=split, segmenter=Segmenter())
+        assert tokenizer._cache is not None
+        assert entities_in(text, *names, tokenizer=tokenizer) == ["江泽民", "北京", "Ann", "New York"]
+        tokenizer.__dict__["_cache"] = None  # without the cache
+        assert entities_in(text, *names, tokenizer=tokenizer) == ["江泽民", "北京", "Ann", "New York"]
 
 
-def test_a_name_of_one_character():
-    assert found("京 and X, not XY", "京", "X") == ["京", "X"]
-    assert found("北京在京", "北京", "京") == ["北京", "京"]
+def test_names_of_one_character_are_found():
+    assert entities_in("京 and X, not XY", "京", "X") == ["京", "X"]
+    assert entities_in("北京在京", "北京", "京") == ["北京", "京"]
     assert list(segmentation.DictionaryMatcher(("京津冀", "京")).find("京津，京津冀")) == [(0, 1), (3, 6)]
 
 
-def test_flags_by_hand():
-    made = encoded("她见了Ann Lee.", "Ann Lee", "她")
-    assert made.entities is not None
-    assert made.entities.tolist() == [1, 0, 0, 1, 2, 2, 2, 2, 2, 2, 0]
-    assert made.ledger.stage("tokens").outputs["entities"] == 2
+def test_entity_flags_match_a_worked_example():
+    encoded = encode_text("她见了Ann Lee.", "Ann Lee", "她")
+    assert encoded.entities is not None
+    assert encoded.entities.tolist() == [1, 0, 0, 1, 2, 2, 2, 2, 2, 2, 0]
+    assert encoded.ledger.stage("tokens").outputs["entities"] == 2
 
 
-def test_no_entity_ends_inside_a_word():
-    assert found("北京大学生去了", "北京大学", words=("北京大学生",)) == ["北京大学生"]
-    assert found("北京大学生去了", "大学", words=("北京大学生",)) == ["北京大学生"]
-    assert found("unbelievable", "lie") == []  # not at the borders of a Latin word
-    assert found("an x-ray, x", "x") == ["x-ray", "x"]  # the first is one word for rjieba
+def test_entities_cover_whole_words():
+    assert entities_in("北京大学生去了", "北京大学", words=("北京大学生",)) == ["北京大学生"]
+    assert entities_in("北京大学生去了", "大学", words=("北京大学生",)) == ["北京大学生"]
+    assert entities_in("unbelievable", "lie") == []  # not at the borders of a Latin word
+    assert entities_in("an x-ray, x", "x") == ["x-ray", "x"]  # the first is one word for rjieba
 
 
-def test_the_first_of_two_names_has_the_word_they_share():
-    # 甲乙丙丁 is one word; the second name goes on into the next word, which is left to it
-    assert found("甲乙丙丁戊己", "甲乙", "丙丁戊己", words=("甲乙丙丁", "戊己")) == ["甲乙丙丁", "戊己"]
-    assert found("甲乙丙丁戊己", "甲乙", "丙丁", words=("甲乙丙丁", "戊己")) == ["甲乙丙丁"]
+def test_word_shared_by_two_names_belongs_to_the_first():
+    # 甲乙丙丁 is one word; the second name extends into the next word and covers only that
+    assert entities_in("甲乙丙丁戊己", "甲乙", "丙丁戊己", words=("甲乙丙丁", "戊己")) == ["甲乙丙丁", "戊己"]
+    assert entities_in("甲乙丙丁戊己", "甲乙", "丙丁", words=("甲乙丙丁", "戊己")) == ["甲乙丙丁"]
 
 
-def test_a_token_of_two_names_belongs_to_the_first():
-    whole = train_tokenizer("bytepair", ["甲乙丙"] * 50, size=300, min_count=1)
-    assert whole.encode("甲乙丙").texts[-1] != whole.encode("丙").texts[-1]  # one token for more than a character
-    made = encoded("甲乙丙", "甲乙", "丙", tokenizer=whole, words=("甲乙",))
-    assert made.entities is not None
-    assert made.entities.tolist() == [1] + [2] * (len(made.ids) - 1)
+def test_token_shared_by_two_names_belongs_to_the_first():
+    tokenizer = train_tokenizer("bytepair", ["甲乙丙"] * 50, size=300, min_count=1)
+    assert (
+        tokenizer.encode("甲乙丙").texts[-1] != tokenizer.encode("丙").texts[-1]
+    )  # one token for more than a character
+    encoded = encode_text("甲乙丙", "甲乙", "丙", tokenizer=tokenizer, words=("甲乙",))
+    assert encoded.entities is not None
+    assert encoded.entities.tolist() == [1] + [2] * (len(encoded.ids) - 1)
 
 
-def test_no_entity_crosses_the_end_of_a_sentence():
+def test_no_entity_crosses_a_sentence_end():
     text = "We saw Yahoo! New York."
     assert split_sentences(text) == ["We saw Yahoo!", " New York."]
-    assert found(text, "Yahoo! New York", "Yahoo", "York") == ["Yahoo", "York"]
-    whole = DocumentEncoder(KINDS["wordpiece"], "whole", Segmenter(), EntityDictionary(("Yahoo! New York", "Yahoo")))
-    made = whole.encode([Document(text, "f", 1)])
-    assert spoken(KINDS["wordpiece"], made.ids, made.entities) == ["Yahoo! New York"]
-    assert found("甲乙。丙", "乙。丙") == []
-    assert found("甲乙。丙丁", entities=((1, 4),), words=()) == []  # nor one that the source tells
-    assert found("甲乙。丙丁", entities=((0, 2), (3, 5))) == ["甲乙", "丙丁"]
+    assert entities_in(text, "Yahoo! New York", "Yahoo", "York") == ["Yahoo", "York"]
+    encoder = DocumentEncoder(
+        TOKENIZERS["wordpiece"], "whole", Segmenter(), EntityDictionary(("Yahoo! New York", "Yahoo"))
+    )
+    encoded = encoder.encode([Document(text, "f", 1)])
+    assert entity_texts(TOKENIZERS["wordpiece"], encoded.ids, encoded.entities) == ["Yahoo! New York"]
+    assert entities_in("甲乙。丙", "乙。丙") == []
+    assert entities_in("甲乙。丙丁", entities=((1, 4),), words=()) == []  # nor an entity marked in the source
+    assert entities_in("甲乙。丙丁", entities=((0, 2), (3, 5))) == ["甲乙", "丙丁"]
 
 
-def test_without_anybody_to_tell_there_are_none(tmp_path, story, pieces):
-    corpus = prepare_corpus([story], pieces)
+def test_corpus_without_dictionary_or_tags_has_no_entities(tmp_path, story_path, wordpiece_tokenizer):
+    corpus = prepare_corpus([story_path], wordpiece_tokenizer)
     assert corpus.entities is None
     assert corpus.words is None
     assert "entities" not in corpus.metadata["counts"]
@@ -145,53 +149,69 @@ def test_without_anybody_to_tell_there_are_none(tmp_path, story, pieces):
 # -- tags
 
 
-def test_words_with_the_tags_of_names(tagged):
+def test_words_with_entity_tags_are_entities(tagged_entities):
     text = "新华社/nt  记者/n  从/p  北京/ns  壮族/nz  到/v  河北省/ns  张家口/ns  。/w\n中国/ns\n台湾/ns"
-    assert tagged(text) == ["新华社", "北京", "壮族", "河北省", "张家口", "中国", "台湾"]
-    assert tagged("今天/t 很/d 好/a") == []
+    assert tagged_entities(text) == ["新华社", "北京", "壮族", "河北省", "张家口", "中国", "台湾"]
+    assert tagged_entities("今天/t 很/d 好/a") == []
 
 
-def test_a_surname_and_a_given_name_are_a_person(tagged):
-    assert tagged("主席/n  江/nr  泽民/nr  和/c  李/nr  鹏/nr") == ["江泽民", "李鹏"]
-    assert tagged("赵/nr 志文/nr 王/nr 桦/nr 贾/nr 建舟/nr") == ["赵志文", "王桦", "贾建舟"]
-    assert tagged("克林顿/nr 叶利钦/nr") == ["克林顿", "叶利钦"]
-    assert tagged("欧阳/nr 修/nr 诸葛/nr 仓麟/nr 家贵/nr 军敏/nr") == ["欧阳修", "诸葛仓麟", "家贵", "军敏"]
-    assert tagged("焦/nr 秋生/nr 银春/nr 祝/nr 有容/nr 让·梅泰·亚彭德/nr") == [
+def test_surname_and_given_name_are_one_entity(tagged_entities):
+    assert tagged_entities("主席/n  江/nr  泽民/nr  和/c  李/nr  鹏/nr") == ["江泽民", "李鹏"]
+    assert tagged_entities("赵/nr 志文/nr 王/nr 桦/nr 贾/nr 建舟/nr") == ["赵志文", "王桦", "贾建舟"]
+    assert tagged_entities("克林顿/nr 叶利钦/nr") == ["克林顿", "叶利钦"]
+    assert tagged_entities("欧阳/nr 修/nr 诸葛/nr 仓麟/nr 家贵/nr 军敏/nr") == ["欧阳修", "诸葛仓麟", "家贵", "军敏"]
+    assert tagged_entities("焦/nr 秋生/nr 银春/nr 祝/nr 有容/nr 让·梅泰·亚彭德/nr") == [
         "焦秋生",
         "银春",
         "祝有容",
         "让·梅泰·亚彭德",
     ]
-    assert tagged("江/nr 的/u 泽民/nr 周/nr\n恩来/nr") == ["江", "泽民", "周", "恩来"]
-    assert tagged("江/nrf 泽民/nrg 北京/nsf") == ["江泽民", "北京"]
+    assert tagged_entities("江/nr 的/u 泽民/nr 周/nr\n恩来/nr") == ["江", "泽民", "周", "恩来"]
+    assert tagged_entities("江/nrf 泽民/nrg 北京/nsf") == ["江泽民", "北京"]
 
 
-def test_a_compound_is_what_its_own_tag_says(tagged):
-    assert tagged("在/p [中央/n 人民/n 广播/vn 电台/n]nt 、/w [中国/ns 国际/n 电台/n]nt") == [
+def test_compound_is_an_entity_by_its_own_tag(tagged_entities):
+    assert tagged_entities("在/p [中央/n 人民/n 广播/vn 电台/n]nt 、/w [中国/ns 国际/n 电台/n]nt") == [
         "中央人民广播电台",
         "中国国际电台",
     ]
-    assert tagged("[中国/ns 银行/n]/nt 和/c [工商银行/n]/nt 的/u 和/c/c") == ["中国银行", "工商银行"]
-    assert tagged("[江/nr 泽民/nr 讲话/n]l") == ["江泽民"]
-    assert tagged("周/nr [江/nr]nz 泽民/nr [李/nr 鹏/nr 江/nr]l 泽民/nr") == ["周", "江", "泽民", "李鹏", "江", "泽民"]
-    assert tagged("[中国/ns 国际/n\n电台/n]nt [/w 北京/ns ]/w 台/n]nt") == ["中国", "北京"]
-    assert tagged("[New/ns York/ns]ns Times/n Ann/nr Lee/nr") == ["New York", "Ann", "Lee"]
+    assert tagged_entities("[中国/ns 银行/n]/nt 和/c [工商银行/n]/nt 的/u 和/c/c") == ["中国银行", "工商银行"]
+    assert tagged_entities("[江/nr 泽民/nr 讲话/n]l") == ["江泽民"]
+    assert tagged_entities("周/nr [江/nr]nz 泽民/nr [李/nr 鹏/nr 江/nr]l 泽民/nr") == [
+        "周",
+        "江",
+        "泽民",
+        "李鹏",
+        "江",
+        "泽民",
+    ]
+    assert tagged_entities("[中国/ns 国际/n\n电台/n]nt [/w 北京/ns ]/w 台/n]nt") == ["中国", "北京"]
+    assert tagged_entities("[New/ns York/ns]ns Times/n Ann/nr Lee/nr") == ["New York", "Ann", "Lee"]
 
 
-def test_brackets_leave_no_trace_in_the_text(tmp_path):
+def test_compound_brackets_are_removed_from_the_text(tmp_path):
     path = tmp_path / "t.txt"
     path.write_text("[中国/ns 银行/n]/nt ，/w [工商/n 银行/n]nt a]/n [/w")
-    assert [document.text for document in read(path, format="tagged")[0]] == ["中国银行，工商银行a]["]
+    assert [document.text for document in read_documents(path, format="tagged")[0]] == ["中国银行，工商银行a]["]
     path.write_text("[中国/ns /n")
     with pytest.raises(InputError, match="is not word/tag"):
-        read(path, format="tagged")
+        read_documents(path, format="tagged")
 
 
-def test_tags_win_where_a_name_overlaps_them(tagged):
+def test_tags_override_overlapping_dictionary_names(tagged_entities):
     text = "中国/ns 银行/n 和/c 银行/n 在/p 北京/ns 大学生/n"
-    assert tagged(text) == ["中国", "北京"]
-    assert tagged(text, entities=EntityDictionary(("中国银行", "银行", "大学"))) == ["中国", "银行", "北京", "大学生"]
-    assert tagged(text, entities=EntityDictionary(("中国银行", "和银行", "北京大学"))) == ["中国", "和银行", "北京"]
+    assert tagged_entities(text) == ["中国", "北京"]
+    assert tagged_entities(text, entities=EntityDictionary(("中国银行", "银行", "大学"))) == [
+        "中国",
+        "银行",
+        "北京",
+        "大学生",
+    ]
+    assert tagged_entities(text, entities=EntityDictionary(("中国银行", "和银行", "北京大学"))) == [
+        "中国",
+        "和银行",
+        "北京",
+    ]
 
 
 # -- by brute force
@@ -199,33 +219,33 @@ def test_tags_win_where_a_name_overlaps_them(tagged):
 LATIN = re.compile("[^\\W_\u2e80-\U0010ffff]")
 
 
-def plainly_found(text: str, names: set[str]) -> list[tuple[int, int]]:
-    """From left to right, at each place the longest name that no Latin word or number goes on across."""
-    places: list[tuple[int, int]] = []
+def reference_spans(text: str, names: set[str]) -> list[tuple[int, int]]:
+    """From left to right, at each position the longest name that does not end inside a Latin word or number."""
+    spans: list[tuple[int, int]] = []
     start = 0
     while start < len(text):
         for end in range(len(text), start, -1):
             inside = [at for at in (start, end) if 0 < at < len(text)]
             joined = any(LATIN.match(text[at - 1]) and LATIN.match(text[at]) for at in inside)
             if text[start:end] in names and not joined:
-                places.append((start, end))
+                spans.append((start, end))
                 break
-        start = places[-1][1] if places and places[-1][0] == start else start + 1
-    return places
+        start = spans[-1][1] if spans and spans[-1][0] == start else start + 1
+    return spans
 
 
-def plainly_flagged(tokenizer: Tokenizer, sentence: str, starts: list[bool], names: set[str]) -> list[int]:
+def reference_flags(tokenizer: Tokenizer, sentence: str, starts: list[bool], names: set[str]) -> list[int]:
     """Token by token and word by word, what a sentence's flags must be."""
     spans = tokenizer.encode(sentence).spans
-    touched = [set(range(begin, end)) or {end - 1} for begin, end in spans]  # a further byte is of the one before it
+    covered = [set(range(begin, end)) or {end - 1} for begin, end in spans]  # a further byte is of the one before it
     word = np.cumsum(starts).tolist()
-    made = [0] * len(spans)
-    for begin, end in plainly_found(sentence, names):
-        words = {word[n] for n, some in enumerate(touched) if some & set(range(begin, end))}
-        mine = [n for n in range(len(spans)) if word[n] in words and not made[n]]
-        for n in mine:
-            made[n] = 1 if n == mine[0] else 2
-    return made
+    flags = [0] * len(spans)
+    for begin, end in reference_spans(sentence, names):
+        words = {word[n] for n, characters in enumerate(covered) if characters & set(range(begin, end))}
+        numbers = [n for n in range(len(spans)) if word[n] in words and not flags[n]]
+        for n in numbers:
+            flags[n] = 1 if n == numbers[0] else 2
+    return flags
 
 
 NAMES = st.lists(
@@ -275,36 +295,38 @@ PIECES = st.sampled_from(
 )
 
 
-@pytest.mark.parametrize("few", [1000, 0])
+@pytest.mark.parametrize("max_prefixes", [1000, 0])
 @settings(max_examples=100)
 @given(text=st.lists(PIECES, max_size=20).map("".join), names=NAMES)
-def test_a_finder_finds_what_brute_force_finds(few, text, names):
+def test_dictionary_matcher_equals_brute_force(max_prefixes, text, names):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(segmentation, "_MAX_REGEX_PREFIXES", few)  # both ways of looking for beginnings
-        assert list(segmentation.DictionaryMatcher(names).find(text)) == plainly_found(text, set(names))
+        patch.setattr(segmentation, "_MAX_REGEX_PREFIXES", max_prefixes)  # both ways of looking for beginnings
+        assert list(segmentation.DictionaryMatcher(names).find(text)) == reference_spans(text, set(names))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TOKENIZERS)
 @settings(max_examples=100)
 @given(
     texts=st.lists(
-        st.lists(PIECES | nasty.strings(surrogates=False), max_size=12).map("".join), min_size=1, max_size=3
+        st.lists(PIECES | hostile_texts.hostile_strings(surrogates=False), max_size=12).map("".join),
+        min_size=1,
+        max_size=3,
     ),
     names=NAMES,
 )
-def test_a_token_is_flagged_exactly_when_brute_force_says_so(kind, texts, names):
-    tokenizer = KINDS[kind]
+def test_entity_flags_equal_brute_force(kind, texts, names):
+    tokenizer = TOKENIZERS[kind]
     encoder = DocumentEncoder(tokenizer, "split", Segmenter(), EntityDictionary(tuple(names)))
-    made = encoder.encode([Document(text, "f", 1) for text in texts])
-    assert made.entities is not None
-    assert made.words is not None
-    tokens = iter(zip(made.words.tolist(), made.entities.tolist(), strict=True))
+    encoded = encoder.encode([Document(text, "f", 1) for text in texts])
+    assert encoded.entities is not None
+    assert encoded.words is not None
+    tokens = iter(zip(encoded.words.tolist(), encoded.entities.tolist(), strict=True))
     for sentence in (sentence for text in texts for sentence in split_sentences(text)):
-        mine = list(islice(tokens, len(tokenizer.encode(sentence).ids)))
-        starts, flags = [start for start, _ in mine], [flag for _, flag in mine]
-        assert flags == plainly_flagged(tokenizer, sentence, starts, set(names))
+        sentence_tokens = list(islice(tokens, len(tokenizer.encode(sentence).ids)))
+        starts, flags = [start for start, _ in sentence_tokens], [flag for _, flag in sentence_tokens]
+        assert flags == reference_flags(tokenizer, sentence, starts, set(names))
     assert not list(tokens)
-    assert made.ledger.stage("tokens").outputs["entities"] == made.entities.tolist().count(1)
+    assert encoded.ledger.stage("tokens").outputs["entities"] == encoded.entities.tolist().count(1)
 
 
 @settings(max_examples=1000)
@@ -316,32 +338,32 @@ def test_a_token_is_flagged_exactly_when_brute_force_says_so(kind, texts, names)
         )
     )
 )
-def test_whatever_tags_tell_are_whole_words_one_after_the_other(items, tmp_path_factory):
+def test_tagged_entities_are_whole_words_in_order(items, tmp_path_factory):
     path = tmp_path_factory.mktemp("tagged") / "t.txt"
     path.write_text("  ".join(f"{word}/{tag}" for word, tag in items))
-    for document in read(path, format="tagged")[0]:
+    for document in read_documents(path, format="tagged")[0]:
         assert document.words is not None
         assert document.entities is not None
-        places = [place for span in document.entities for place in span]
-        assert places == sorted(places)
+        bounds = [bound for span in document.entities for bound in span]
+        assert bounds == sorted(bounds)
         assert all(begin < end for begin, end in document.entities)
-        assert {*places} <= {0, *document.words}
+        assert {*bounds} <= {0, *document.words}
 
 
 # -- real text
 
 
-def test_the_peoples_daily(data, tmp_path):
+def test_entities_of_the_peoples_daily_match_its_tags(data, tmp_path):
     with open(data / "corpora" / "peoples-daily-1998-tagged.txt", encoding="utf-8") as file:
         lines = list(islice(file, 400))
     (tmp_path / "head.txt").write_text("".join(lines))
-    plain = "".join(document.text for document in read(tmp_path / "head.txt", format="tagged")[0])
+    plain = "".join(document.text for document in read_documents(tmp_path / "head.txt", format="tagged")[0])
     corpus = prepare_corpus([tmp_path / "head.txt"], train_tokenizer("characters", [plain]), text_format=TAGGED)
-    said = named(corpus)
+    entities = corpus_entities(corpus)
     words = [item.rpartition("/") for line in lines for item in line.split()]
     tags = sum(tag in ("nr", "ns", "nt", "nz") for _, _, tag in words)
     surnames = sum(a[2] == b[2] == "nr" and len(a[0]) == 1 for a, b in pairwise(words))
-    assert tags - surnames <= len(said) <= tags
-    assert 0.02 < len(said) / len(words) < 0.1
-    assert said.count("江泽民") == sum(line.count("江/nr  泽民/nr") for line in lines) > 5
-    assert {"新华社", "中国", "香港", "邓小平"} <= set(said)
+    assert tags - surnames <= len(entities) <= tags
+    assert 0.02 < len(entities) / len(words) < 0.1
+    assert entities.count("江泽民") == sum(line.count("江/nr  泽民/nr") for line in lines) > 5
+    assert {"新华社", "中国", "香港", "邓小平"} <= set(entities)

@@ -1,4 +1,4 @@
-"""Sentences: a table of cases a reader would agree with, the partition for any text, and linear time."""
+"""Sentence splitting: a table of cases, a partition for any text, and linear time."""
 
 import time
 from itertools import accumulate
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from forebear.data import sentences
 from forebear.data.sentences import SentenceMode, sentence_ends, split_sentences
 
-# A bar stands where the text must be cut; no case has one of its own.
+# A bar marks a sentence boundary; no case contains a bar itself.
 CHINESE = """
 今天天气很好。|我们去公园吧！|你去吗？|我去。
 你好！！！|真的吗？！|太好了。。。|走吧
@@ -112,7 +112,7 @@ He paid $5.| $6 was too much.| (So he said.)
 What is it?| 42 is it.
 """
 
-TOKENISED = """
+PRETOKENIZED = """
  The word .| The next one .
  He left ( at last . )| She did not .
  He asked , " Why ? " and left .| " Because , " she said .| The end .
@@ -124,7 +124,7 @@ TOKENISED = """
 """
 
 
-CASES = [line.split("|") for table in (CHINESE, MIXED, ENGLISH, TOKENISED) for line in table.strip("\n").split("\n")]
+CASES = [line.split("|") for table in (CHINESE, MIXED, ENGLISH, PRETOKENIZED) for line in table.strip("\n").split("\n")]
 
 # Text, then the pieces of `split`, of `lines` and of `flow`.
 LINES = [
@@ -152,30 +152,30 @@ LINES = [
 ]
 
 MODES: list[SentenceMode] = ["split", "lines", "flow", "whole"]
-ANY = st.text() | st.text(
+ANY_TEXT = st.text() | st.text(
     st.sampled_from("aA1好 \n\r\u2029\u3000.．。!?？…\"'“”()（）[]《》,，;—-éMr\x00\ud800"), max_size=40
 )
 
 
 @pytest.mark.parametrize("pieces", CASES, ids=lambda pieces: "".join(pieces)[:24])
-def test_sentence_is_what_a_reader_takes_for_one(pieces: list[str]):
+def test_sentences_match_the_table_of_cases(pieces: list[str]):
     assert split_sentences("".join(pieces)) == pieces
     assert split_sentences("".join(pieces), "flow") == pieces
     assert split_sentences("".join(pieces), "lines") == ["".join(pieces)]
 
 
 @given(st.text("ab \n\t\r\x85\u3000。", min_size=1, max_size=30))
-def test_plain_lines_end_where_the_rules_for_all_text_say(text: str):
-    told = sentences._split_plain_lines(text)
+def test_plain_line_split_agrees_with_the_general_rules(text: str):
+    plain_lines = sentences._split_plain_lines(text)
     by_rule = [end for _, end in sentences._line_spans(text, "lines")]
-    assert told is None or list(accumulate(map(len, told))) == [*by_rule[:-1], len(text)]
-    assert told is None or "".join(told) == text
+    assert plain_lines is None or list(accumulate(map(len, plain_lines))) == [*by_rule[:-1], len(text)]
+    assert plain_lines is None or "".join(plain_lines) == text
     blank = any(not line.strip() for line in text.removesuffix("\n").split("\n"))
-    assert (told is None) == (blank or "\r" in text or "\x85" in text)
+    assert (plain_lines is None) == (blank or "\r" in text or "\x85" in text)
 
 
 @pytest.mark.parametrize(("text", "split", "lines", "flow"), LINES)
-def test_line_ends_by_mode(text: str, split: list[str], lines: list[str], flow: list[str] | None):
+def test_line_breaks_by_sentence_mode(text: str, split: list[str], lines: list[str], flow: list[str] | None):
     assert split_sentences(text) == split
     assert split_sentences(text, "lines") == lines
     assert flow is None or split_sentences(text, "flow") == flow
@@ -183,7 +183,7 @@ def test_line_ends_by_mode(text: str, split: list[str], lines: list[str], flow: 
 
 
 @settings(deadline=None)
-@given(ANY, st.sampled_from(MODES))
+@given(ANY_TEXT, st.sampled_from(MODES))
 def test_sentences_partition_any_text(text: str, mode: SentenceMode):
     pieces = split_sentences(text, mode)
     assert "".join(pieces) == text
@@ -195,21 +195,21 @@ def test_sentences_partition_any_text(text: str, mode: SentenceMode):
 
 
 @settings(deadline=None)
-@given(ANY)
-def test_split_also_ends_where_lines_do(text: str):
+@given(ANY_TEXT)
+def test_split_mode_also_ends_sentences_at_line_ends(text: str):
     assert set(sentence_ends(text, "lines")) <= set(sentence_ends(text, "split"))
 
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(["今天很好。", "你好吗？", "走吧！", "我不知道……", "“好。”", "「嗎？」"])))
-def test_chinese_sentences_come_back_one_by_one(sentences: list[str]):
+def test_joined_chinese_sentences_are_split_again(sentences: list[str]):
     assert split_sentences("".join(sentences)) == sentences
 
 
 @given(
     st.lists(st.sampled_from(["He left.", "Why not?", "Go!", '"Yes."', "Mr. Smith saw 3.5 of them.", "(It rained.)"]))
 )
-def test_english_sentences_come_back_one_by_one(sentences: list[str]):
+def test_joined_english_sentences_are_split_again(sentences: list[str]):
     assert [piece.strip() for piece in split_sentences(" ".join(sentences))] == sentences
 
 
@@ -242,40 +242,40 @@ HOSTILE = [(unit, mode) for unit in UNITS for mode in MODES[: 3 : 1 if unit.ends
 
 @pytest.mark.sample(10)
 @pytest.mark.parametrize(("unit", "mode"), HOSTILE)
-def test_time_is_linear_on_hostile_text(unit: str, mode: SentenceMode):
+def test_sentence_splitting_takes_linear_time_on_hostile_text(unit: str, mode: SentenceMode):
     """Quadratic time would take minutes on a million characters; the slowest of these takes seconds under any load."""
     seconds = []
     for size in (1_000_000 // 16, 1_000_000):
         text = (unit * size)[:size]
-        begun = time.process_time()
+        start = time.process_time()
         pieces = split_sentences(text, mode)
-        seconds.append(time.process_time() - begun)
+        seconds.append(time.process_time() - start)
         assert "".join(pieces) == text
     assert seconds[1] < 10
     assert seconds[1] < 16 * 4 * seconds[0] + 0.2
 
 
-def test_real_text_is_cut_into_sentences_of_usual_length(data):
-    for name, least, most in (("corpora/zhwiki.txt", 25, 60), ("corpora/wikitext2/wiki.valid.raw", 90, 140)):
+def test_real_text_has_sentences_of_usual_length(data):
+    for name, shortest, longest in (("corpora/zhwiki.txt", 25, 60), ("corpora/wikitext2/wiki.valid.raw", 90, 140)):
         lines = (data / name).read_text(encoding="utf-8")[:1_000_000].split("\n")
         pieces = [split_sentences(line) for line in lines]
-        assert ["".join(some) for some in pieces] == lines
-        assert least < sum(map(len, lines)) / sum(map(len, pieces)) < most
+        assert ["".join(line_pieces) for line_pieces in pieces] == lines
+        assert shortest < sum(map(len, lines)) / sum(map(len, pieces)) < longest
 
 
-def test_words_without_any_mark_are_cut_at_spaces_somewhere():
+def test_long_text_without_punctuation_is_split_at_spaces():
     for mode in ("split", "flow"):
         text = "one two three " * 5000
-        found = split_sentences(text, mode)
-        assert "".join(found) == text
-        assert len(found) > 5
-        assert max(map(len, found)) <= 8192
-        assert all(one.startswith(" ") for one in found[1:])
+        pieces = split_sentences(text, mode)
+        assert "".join(pieces) == text
+        assert len(pieces) > 5
+        assert max(map(len, pieces)) <= 8192
+        assert all(piece.startswith(" ") for piece in pieces[1:])
     assert split_sentences("字" * 20000) == ["字" * 20000], "where there is no space nothing says where words end"
     assert split_sentences(text, "lines") == split_sentences(text, "whole") == [text]
-    for odd in (" " + "x" * 20000, "x " + " " * 20000 + "y", "word " * 3000 + " " * 20000):
-        assert "".join(split_sentences(odd)) == odd
-        assert all(one.strip() for one in split_sentences(odd)), "no sentence is white space only"
-    late = "x" * 20000 + " one two three" * 5000
-    assert len(split_sentences(late)) > 5, "one endless word keeps none of the others"
-    assert "".join(split_sentences(late)) == late
+    for edge_case in (" " + "x" * 20000, "x " + " " * 20000 + "y", "word " * 3000 + " " * 20000):
+        assert "".join(split_sentences(edge_case)) == edge_case
+        assert all(piece.strip() for piece in split_sentences(edge_case)), "no sentence is white space only"
+    long_word_first = "x" * 20000 + " one two three" * 5000
+    assert len(split_sentences(long_word_first)) > 5, "one endless word keeps none of the others"
+    assert "".join(split_sentences(long_word_first)) == long_word_first

@@ -29,20 +29,23 @@ def optimal_cost(weights: list[int]) -> int:
 
 @given(st.lists(st.tuples(st.integers(0, 10**12), st.booleans()), min_size=1, max_size=40))
 @settings(deadline=None)
-def test_huffman_tree_is_optimal_with_unique_paths_and_normalized_probabilities(words: list[tuple[int, bool]]):
-    counts, allowed = np.array([count for count, _ in words]), np.array([is_allowed for _, is_allowed in words])
+def test_huffman_tree_is_optimal_with_unique_paths_and_normalized_probabilities(word_tokenizer: list[tuple[int, bool]]):
+    counts, allowed = (
+        np.array([count for count, _ in word_tokenizer]),
+        np.array([is_allowed for _, is_allowed in word_tokenizer]),
+    )
     tree = huffman_tree(counts, allowed)
     tree_paths = paths(tree)
     allowed_paths = [path for path, is_allowed in zip(tree_paths, allowed, strict=True) if is_allowed]
     assert all(not path for path, is_allowed in zip(tree_paths, allowed, strict=True) if not is_allowed)
-    weights = [max(int(count), 1) for count, is_allowed in words if is_allowed]
+    weights = [max(int(count), 1) for count, is_allowed in word_tokenizer if is_allowed]
     assert sum(weight * len(path) for weight, path in zip(weights, allowed_paths, strict=True)) == optimal_cost(weights)
     assert len({tuple(path) for path in allowed_paths}) == len(allowed_paths)
     nodes = {node for path in allowed_paths for node, _ in path}
     assert nodes == set(range(max(len(allowed_paths) - 1, 0)))  # one per row of the output matrix
     assert all(path[0][0] == 0 for path in allowed_paths if path)  # the root
     rng = np.random.default_rng(0)
-    left_probs = 1 / (1 + np.exp(-rng.normal(size=len(words)) * 3))
+    left_probs = 1 / (1 + np.exp(-rng.normal(size=len(word_tokenizer)) * 3))
     probabilities = [
         np.prod([left_probs[node] if turn == 0 else 1 - left_probs[node] for node, turn in path])
         for path in allowed_paths

@@ -11,7 +11,7 @@ from forebear.embeddings import knn
 from forebear.embeddings.lexicon import ONEHOT_NOTE, Lexicon, solve_analogies
 from forebear.embeddings.word_table import IdentityMatrix, WordVectors
 from forebear.errors import InputError
-from small_runs import opened
+from small_runs import open_small_run
 
 WORDS = ("king", "queen", "man", "woman", "york", "new", "new york", "water")
 #        royal, female, place, fluid
@@ -183,11 +183,11 @@ def test_onehot_queries_never_build_the_full_matrix(monkeypatch: pytest.MonkeyPa
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("words")
-    runs_by_name = {name: opened(name, folder, to=name, steps=20) for name in ("onehot", "word2vec")}
-    runs_by_name["network"] = opened("gpt2", folder, to="gpt2", tokenizer="words", steps=3)
-    runs_by_name["pieces"] = opened("bert", folder, to="bert", steps=3)
-    runs_by_name["pairs"] = opened("transformer", folder, to="pairs", steps=3)
-    runs_by_name["counts"] = opened("ngram", folder, to="ngram")
+    runs_by_name = {name: open_small_run(name, folder, to=name, steps=20) for name in ("onehot", "word2vec")}
+    runs_by_name["network"] = open_small_run("gpt2", folder, to="gpt2", tokenizer="words", steps=3)
+    runs_by_name["pieces"] = open_small_run("bert", folder, to="bert", steps=3)
+    runs_by_name["pairs"] = open_small_run("transformer", folder, to="pairs", steps=3)
+    runs_by_name["counts"] = open_small_run("ngram", folder, to="ngram")
     return runs_by_name
 
 

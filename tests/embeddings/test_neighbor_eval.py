@@ -12,7 +12,7 @@ from forebear.data.tokenizers.train import train_tokenizer
 from forebear.embeddings.evaluation import neighbor_eval
 from forebear.embeddings.word_table import WordVectors
 from forebear.inference.run import Run
-from small_runs import opened, text
+from small_runs import open_small_run, small_text
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +49,8 @@ def test_neighbor_accuracy_of_random_vectors_is_one_half_and_none_without_pairs(
 
 
 def test_run_measures_neighbor_accuracy_on_a_file(tmp_path: Path):
-    run: Run = opened("word2vec", tmp_path, steps=200, rate=0.1)
-    (tmp_path / "other.txt").write_text(text(30).replace("Number", "Count"))
+    run: Run = open_small_run("word2vec", tmp_path, steps=200, rate=0.1)
+    (tmp_path / "other.txt").write_text(small_text(30).replace("Number", "Count"))
     result = run.measure(tmp_path / "other.txt").to_dict()
     assert 0.4 < result["told_apart"] < 1
     assert result["unknown_rate"] > 0

@@ -9,7 +9,7 @@ import pytest
 
 from forebear.embeddings.word_table import IdentityMatrix, OnehotModel
 from forebear.errors import ForebearError
-from small_runs import opened
+from small_runs import open_small_run
 
 
 def test_onehot_vector_times_matrix_selects_a_row():
@@ -27,7 +27,7 @@ def test_identity_matrix_rows_equal_those_of_numpy_eye():
 
 
 def test_onehot_run_has_orthogonal_vectors_and_counts(tmp_path: Path):
-    table = opened("onehot", tmp_path).word_table
+    table = open_small_run("onehot", tmp_path).word_table
     cat, dog = table.vector("cat"), table.vector("dog")
     assert cat is not None
     assert dog is not None

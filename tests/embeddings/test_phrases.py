@@ -14,7 +14,7 @@ from forebear.data.corpus.prepare import prepare_corpus
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.embeddings.phrases import PhraseModel, PhraseTable
 from forebear.embeddings.word2vec import Word2VecModel
-from small_portions import portion_of
+from small_subsets import subset_of
 
 
 def join_reference(row: list[int], pairs: dict[tuple[int, int], int]) -> list[int]:
@@ -77,7 +77,7 @@ def phrase_model(text: list[list[int]], tokens: list[str], **joining: int) -> Ph
         return Word2VecModel(vocabulary=len(words), never=[], **settings)
 
     model = PhraseModel(make, tokens=tokens, never=[], **joining)
-    model.prepass(portion_of([[row] for row in text]))
+    model.prepass(subset_of([[row] for row in text]))
     return model
 
 

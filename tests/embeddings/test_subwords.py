@@ -37,15 +37,17 @@ def test_subwords_and_hashes_equal_those_of_fasttext(shortest: int, longest: int
 
 @given(st.lists(st.text(max_size=12), max_size=8), st.integers(1, 4), st.integers(0, 3), st.booleans())
 @settings(deadline=None)
-def test_compiled_bucket_rows_equal_reference_implementation(words: list[str], shortest: int, extra: int, han: bool):
+def test_compiled_bucket_rows_equal_reference_implementation(
+    word_tokenizer: list[str], shortest: int, extra: int, han: bool
+):
     subwords = Subwords(shortest, shortest + extra, 97, han)
-    words = [*words, *WORDS]
+    word_tokenizer = [*word_tokenizer, *WORDS]
     min_compiled, word2vec.MIN_COMPILED_WORDS = word2vec.MIN_COMPILED_WORDS, 0
     try:
-        compiled = subwords.bucket_rows(words)
+        compiled = subwords.bucket_rows(word_tokenizer)
     finally:
         word2vec.MIN_COMPILED_WORDS = min_compiled
-    expected = subwords.bucket_rows_reference(words)
+    expected = subwords.bucket_rows_reference(word_tokenizer)
     assert np.array_equal(compiled[0], expected[0])
     assert np.array_equal(compiled[1], expected[1])
     assert compiled[1].dtype == np.int32

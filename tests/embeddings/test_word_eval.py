@@ -23,7 +23,7 @@ from forebear.embeddings.evaluation import (
 from forebear.embeddings.lexicon import Lexicon
 from forebear.embeddings.word_table import IdentityMatrix, WordVectors
 from forebear.errors import InputError
-from small_runs import opened
+from small_runs import open_small_run
 
 FILES = {
     "tabs": "love\tsex\t6.77\r\ntiger\tcat\t7.35\r\n",
@@ -340,20 +340,20 @@ def test_onehot_analogy_eval_picks_the_most_frequent_word():
 def test_run_measures_similarity_by_words_or_texts_and_analogies_by_words(tmp_path: Path):
     file = write_file(tmp_path, "cat\tdog\t9\ncat\tmat\t3\nbird\ttree\t4\nwolf\tdog\t8\n")
     analogies = write_file(tmp_path, ": place\ncat mat dog hill\n", "asked.txt")
-    table = opened("word2vec", tmp_path, to="table", steps=10)
+    table = open_small_run("word2vec", tmp_path, to="table", steps=10)
     similarity, analogy = table.measure_words([file, analogies])
     assert isinstance(similarity, SimilarityEval)
     assert isinstance(analogy, AnalogyEval)
     assert (similarity.by, similarity.covered, similarity.missing) == ("words", 3, ("wolf",))
     assert (analogy.words, analogy.overall.num_covered) == (len(table.word_table.words), 1)
-    pieces = opened("bert", tmp_path, to="pieces", steps=2)
+    pieces = open_small_run("bert", tmp_path, to="pieces", steps=2)
     (result,) = pieces.measure_words(file)
     assert isinstance(result, SimilarityEval)
     assert (result.by, result.covered, result.pairs) == ("texts", 4, 4)
     with pytest.raises(InputError, match="answered from a table of words"):
         pieces.measure_words([file, analogies])
     with pytest.raises(InputError, match="cannot be asked"):
-        opened("ngram", tmp_path, to="counts").measure_words(file)
+        open_small_run("ngram", tmp_path, to="counts").measure_words(file)
     with pytest.raises(InputError, match="--most-frequent is -1"):
         table.measure_words(analogies, most_frequent=-1)
     with pytest.raises(InputError, match="method is"):

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from command_line import said
+from adapted_runs import adapt_small_run, adaptation_plan, task_file
+from command_line import printed_output
 from forebear.cli.main import main
 from forebear.data.labeled.dataset_stats import summarize_dataset
 from forebear.data.labeled.examples import LabeledExample
@@ -19,8 +20,7 @@ from forebear.experiments import adapt, pipeline
 from forebear.experiments.evaluator import leaked_splits
 from forebear.training import trainer
 from forebear.training.run_folder import RunFolder
-from labelled_texts import adapted, file_of, planned
-from small_runs import Notes, trained
+from small_runs import NoteRecorder, train_small_run
 
 LEAKAGE_NOTE = "the run it begins with has learned from {} already: figures on held-out parts of it say too much"
 
@@ -29,8 +29,8 @@ LEAKAGE_NOTE = "the run it begins with has learned from {} already: figures on h
 def runs_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a small BERT and a run adapted from it."""
     folder = tmp_path_factory.mktemp("notes")
-    trained("bert", folder, steps=5, context=40, to="bert")
-    adapted(folder / "bert", "pairs", folder, to="first", steps=2)
+    train_small_run("bert", folder, steps=5, context=40, to="bert")
+    adapt_small_run(folder / "bert", "pairs", folder, to="first", steps=2)
     return folder
 
 
@@ -49,20 +49,20 @@ def write_reviews(file: Path, count: int = 40) -> Path:
 
 
 def test_adapting_a_run_again_to_the_same_file_notes_leakage(runs_folder: Path):
-    notes = Notes()
-    run = adapted(runs_folder / "first", "pairs", runs_folder, to="second", steps=2, callback=notes)
-    note = LEAKAGE_NOTE.format(file_of("pairs", runs_folder))
-    assert note in notes.words
+    notes = NoteRecorder()
+    run = adapt_small_run(runs_folder / "first", "pairs", runs_folder, to="second", steps=2, callback=notes)
+    note = LEAKAGE_NOTE.format(task_file("pairs", runs_folder))
+    assert note in notes.messages
     assert note in run.metadata["notes"]
     assert not any("already" in each_note for each_note in RunFolder.open(runs_folder / "first").metadata["notes"])
 
 
 def test_leakage_is_traced_through_parents_and_only_to_evaluated_files(runs_folder: Path):
-    adapted(runs_folder / "first", "pairs", runs_folder, to="between", count=50, steps=2)
-    source, _ = labeled_source(str(file_of("pairs", runs_folder)), task="pairs")
+    adapt_small_run(runs_folder / "first", "pairs", runs_folder, to="between", count=50, steps=2)
+    source, _ = labeled_source(str(task_file("pairs", runs_folder)), task="pairs")
     parent = str(runs_folder / "between")
     assert leaked_splits(parent, source, source.digests()) == ["train"]
-    separate, _ = labeled_source(source.train, task="pairs", dev=str(file_of("pairs", runs_folder, 20, 7)))
+    separate, _ = labeled_source(source.train, task="pairs", dev=str(task_file("pairs", runs_folder, 20, 7)))
     # No training file of the parent is evaluated on
     assert leaked_splits(parent, separate, separate.digests()) == []
     tested, _ = labeled_source(separate.dev or "", task="pairs", dev=separate.dev, test=source.train)
@@ -78,12 +78,12 @@ def test_leakage_is_traced_through_parents_and_only_to_evaluated_files(runs_fold
 def test_run_no_better_than_the_majority_class_gets_a_note(runs_folder: Path, tmp_path: Path):
     rows = [(f"number {n}", "rare" if n % 4 == 0 else "common") for n in range(80)]
     source, _ = labeled_source(str(write_table(tmp_path / "t.tsv", *rows)), task="classification")
-    notes = Notes()
+    notes = NoteRecorder()
     plan = pipeline.plan_adaptation(
         str(runs_folder / "bert"), source, settings={"steps": 1, "rate": 1e-9, "threads": 1}
     )
     run = pipeline.run_adaptation(plan, tmp_path / "run", callback=notes)
-    (majority_note,) = [note for note in notes.words if "no better than" in note]
+    (majority_note,) = [note for note in notes.messages if "no better than" in note]
     assert "give it more time or examples, another --rate" in majority_note
     assert majority_note in run.metadata["notes"]
     assert run.metadata["metrics"]["dev"]["accuracy"] <= float(majority_note.partition("(")[2].partition(")")[0]) + 5e-4
@@ -100,7 +100,7 @@ def test_majority_baseline_is_printed_and_recorded_with_the_scores(tmp_path: Pat
     """Three of four examples have the majority label: accuracy 0.75."""
     rows = [(f"number {n}", "rare" if n % 4 == 0 else "common") for n in range(80)]
     train, test = write_table(tmp_path / "t.tsv", *rows), write_table(tmp_path / "test.tsv", *rows[:40])
-    printed = said(capsys, "adapt", "ngram", train, "--test", test, "--to", tmp_path / "run")
+    printed = printed_output(capsys, "adapt", "ngram", train, "--test", test, "--to", tmp_path / "run")
     assert "test, without a model: 0.7500, always 'common'" in printed
     assert RunFolder.open(tmp_path / "run").metadata["baseline"]["score"] == 0.75
     assert "majority, test | 0.75 |" in (tmp_path / "run" / "card.md").read_text(encoding="utf-8")
@@ -118,7 +118,7 @@ def test_seeds_of_deterministic_model_are_refused_before_writing_files(tmp_path:
 
 
 def test_interrupted_series_of_runs_resumes_with_the_same_command(runs_folder: Path, monkeypatch, capsys):
-    plan = planned(runs_folder / "bert", "pairs", runs_folder, steps=6)
+    plan = adaptation_plan(runs_folder / "bert", "pairs", runs_folder, steps=6)
     with pytest.raises(InputError, match="--seeds is 1"):
         adapt.adapt_with_seeds(plan, runs_folder / "several", 1)
     monkeypatch.setattr(
@@ -140,7 +140,7 @@ def test_interrupted_series_of_runs_resumes_with_the_same_command(runs_folder: P
 
 
 def test_early_stopping_prints_the_step_of_the_best_weights(runs_folder: Path, capsys):
-    command = ["adapt", runs_folder / "bert", file_of("pairs", runs_folder), "--task", "pairs"]
+    command = ["adapt", runs_folder / "bert", task_file("pairs", runs_folder), "--task", "pairs"]
     command += ["--to", runs_folder / "early", "--steps", 400]
     command += ["--rate", 1e-9, "--evaluate-every", 1, "--patience", 3, "--threads", 1]
     assert main([str(argument) for argument in command]) == 0
@@ -181,9 +181,9 @@ def test_evaluation_interval_grows_with_the_dev_set(runs_folder: Path, tmp_path:
 def test_unlabeled_test_set_gets_a_note_with_a_classify_command(tmp_path: Path):
     test = write_table(tmp_path / "test.tsv", ("number 1 is fine", None), ("number 2 is dull", None))
     source, _ = labeled_source(str(write_reviews(tmp_path / "t.tsv")), task="classification", test=str(test))
-    notes = Notes()
+    notes = NoteRecorder()
     pipeline.run_adaptation(pipeline.plan_adaptation("ngram", source), tmp_path / "run", callback=notes)
-    assert any(note.endswith(f"forebear classify {tmp_path / 'run'} --in {test}") for note in notes.words)
+    assert any(note.endswith(f"forebear classify {tmp_path / 'run'} --in {test}") for note in notes.messages)
     assert main(["classify", str(tmp_path / "run"), "--in", str(test), "--quiet"]) == 0
 
 

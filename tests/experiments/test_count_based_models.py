@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import forebear as fb
-from command_line import Captured, refused, said, told
+from command_line import Captured, json_output, printed_output, refusal_message
 from forebear.cli.main import main
 from forebear.errors import InputError
 from forebear.experiments.pipeline import TrainingCallback, run_pretraining
@@ -70,18 +70,18 @@ def test_hmm_reads_tagged_text_with_one_word_per_line(tmp_path: Path):
 @pytest.mark.parametrize("model", ["hmm", "crf"])
 def test_tagged_text_is_detected_automatically(model: str, tmp_path: Path, capsys: Captured):
     (tmp_path / "some.txt").write_text(TAGGED_TEXT, encoding="utf-8")
-    metadata = told(capsys, "pretrain", model, tmp_path / "some.txt", "--to", tmp_path / "run")
+    metadata = json_output(capsys, "pretrain", model, tmp_path / "some.txt", "--to", tmp_path / "run")
     assert metadata["task"]["tags"] == ["d", "n", "v"]
     (tmp_path / "some.conll").write_text(TAGGED_TEXT.replace("\n", "\n\n").replace(" ", "\n").replace("/", " "))
-    metadata = told(capsys, "pretrain", model, tmp_path / "some.conll", "--to", tmp_path / "other")
+    metadata = json_output(capsys, "pretrain", model, tmp_path / "some.conll", "--to", tmp_path / "other")
     assert metadata["task"]["tags"] == ["d", "n", "v"]
 
 
 def test_tagged_text_is_read_as_plain_text_with_format_text(tmp_path: Path, capsys: Captured):
     (tmp_path / "some.txt").write_text(TAGGED_TEXT, encoding="utf-8")
     command = ["pretrain", "hmm", tmp_path / "some.txt", "--to", tmp_path / "run", "--states", "3"]
-    assert "learned as it stands: --format text" in refused(capsys, *command)
-    assert "task" not in told(capsys, *command, "--format", "text", "--epochs", "1")
+    assert "learned as it stands: --format text" in refusal_message(capsys, *command)
+    assert "task" not in json_output(capsys, *command, "--format", "text", "--epochs", "1")
     assert main(["pretrain", "hmm", str(tmp_path / "some.txt"), "--to", str(tmp_path / "tags")]) == 0
     assert "so hmm learns to tag (as text: --format text)" in capsys.readouterr().err
 
@@ -118,7 +118,7 @@ def test_words_that_look_like_special_tokens_survive_the_arpa_round_trip(tmp_pat
 def test_next_why_of_stupid_backoff_shows_the_divisor(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "text.txt").write_text(TOKENIZED_LINES, encoding="utf-8")
     fb.pretrain("ngram", tmp_path / "text.txt", to=tmp_path / "run", order=2, smoothing="stupid")
-    assert "÷" in said(capsys, "next", tmp_path / "run", "the", "--why", "--top", "1")
+    assert "÷" in printed_output(capsys, "next", tmp_path / "run", "the", "--why", "--top", "1")
 
 
 @pytest.mark.parametrize(("unit", "units"), [("sentence", 6), ("document", 3)])
@@ -129,12 +129,12 @@ def test_measure_and_score_report_the_unit_that_is_scored_separately(
     text.write_text("The cat sat here. The dog ran off.\n\n" * 3, encoding="utf-8")
     run = str(tmp_path / "run")
     assert main(["pretrain", "hmm", str(text), "--states", "2", "--epochs", "1", "--unit", unit, "--to", run]) == 0
-    measured = told(capsys, "measure", run, text)
+    measured = json_output(capsys, "measure", run, text)
     assert (measured["unit"], measured["units"], measured["documents"]) == (unit, units, 3)
-    printed = said(capsys, "measure", run, text)
+    printed = printed_output(capsys, "measure", run, text)
     assert f"{unit}s scored, each by itself" in printed
     assert ("pays for its end" in printed) is (unit == "sentence")
-    scored = told(capsys, "score", run, "The cat sat. The dog ran.", "The cat sat.")
+    scored = json_output(capsys, "score", run, "The cat sat. The dog ran.", "The cat sat.")
     assert scored.get("several_sentences") == (1 if unit == "sentence" else None)
     assert main(["score", run, "The cat sat. The dog ran."]) == 0
     assert ("1 text holds several sentences" in capsys.readouterr().err) is (unit == "sentence")
@@ -144,13 +144,17 @@ def test_tag_prints_singular_and_plural_and_crf_refuses_unsupported_commands(tmp
     (tmp_path / "some.txt").write_text(TAGGED_TEXT, encoding="utf-8")
     run, out = tmp_path / "run", tmp_path / "out.conll"
     command = ["pretrain", "crf", tmp_path / "some.txt", "--to", run]
-    assert "--batch means nothing to crf, whose best weights are searched" in refused(capsys, *command, "--batch", "9")
-    told(capsys, *command)
-    assert "cannot be asked what comes next" in refused(capsys, "next", run, "the")
-    assert "cannot be asked to generate" in refused(capsys, "generate", run, "the")
+    assert "--batch means nothing to crf, whose best weights are searched" in refusal_message(
+        capsys, *command, "--batch", "9"
+    )
+    json_output(capsys, *command)
+    assert "cannot be asked what comes next" in refusal_message(capsys, "next", run, "the")
+    assert "cannot be asked to generate" in refusal_message(capsys, "generate", run, "the")
     (tmp_path / "in.txt").write_text("the cat sat\n", encoding="utf-8")
-    assert said(capsys, "tag", run, "--in", tmp_path / "in.txt", "--out", out).startswith("1 text: ")
-    assert said(capsys, "tag", run, "the cat", "--in", tmp_path / "in.txt", "--out", out).startswith("2 texts: ")
+    assert printed_output(capsys, "tag", run, "--in", tmp_path / "in.txt", "--out", out).startswith("1 text: ")
+    assert printed_output(capsys, "tag", run, "the cat", "--in", tmp_path / "in.txt", "--out", out).startswith(
+        "2 texts: "
+    )
 
 
 @pytest.mark.parametrize("smoothing", ["none", "kneser-ney"])
@@ -158,7 +162,7 @@ def test_zero_probabilities_survive_the_arpa_round_trip(smoothing: str, tmp_path
     (tmp_path / "text.txt").write_text(TOKENIZED_LINES, encoding="utf-8")
     arpa = tmp_path / "run.arpa"
     run = fb.pretrain("ngram", tmp_path / "text.txt", to=tmp_path / "run", smoothing=smoothing, order=3)
-    notes = told(capsys, "export", tmp_path / "run", "--format", "arpa", "--to", arpa)["notes"]
+    notes = json_output(capsys, "export", tmp_path / "run", "--format", "arpa", "--to", arpa)["notes"]
     imported = Run(import_model(str(arpa), str(tmp_path / "again")))
     texts = ["the cat , said he , sat .", "he sat the cat", "it is so on ."]
     scores, imported_scores = run.score(texts), imported.score(texts)

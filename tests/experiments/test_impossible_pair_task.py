@@ -10,20 +10,20 @@ from forebear.experiments.comparison import trials
 from forebear.experiments.comparison.compare import compare
 from forebear.experiments.plan import plan_pretraining
 from forebear.training.run_folder import RunFolder
-from labels import lines, write
-from small_runs import text
+from review_files import review_lines, write_reviews
+from small_runs import small_text
 
 
 @pytest.fixture
 def single_sentences(tmp_path: Path) -> Path:
     """Documents of one sentence each."""
     path = tmp_path / "single.txt"
-    path.write_text("\n\n".join(line.split("\t")[0] for line in lines(150, 5)), encoding="utf-8")
+    path.write_text("\n\n".join(line.split("\t")[0] for line in review_lines(150, 5)), encoding="utf-8")
     return path
 
 
 def test_sentence_pair_task_is_dropped_only_without_sentence_pairs(single_sentences: Path, tmp_path: Path):
-    (tmp_path / "two.txt").write_text(text(), encoding="utf-8")
+    (tmp_path / "two.txt").write_text(small_text(), encoding="utf-8")
     for file, model, pairs in (
         (single_sentences, "bert", "none"),
         (single_sentences, "albert", "none"),
@@ -52,7 +52,7 @@ def test_language_model_comparison_notes_the_dropped_sentence_pair_task(single_s
 
 @pytest.mark.slow
 def test_task_comparison_notes_the_dropped_sentence_pair_task(single_sentences: Path, tmp_path: Path):
-    task = ("classification", write(tmp_path / "train.tsv", 60))
+    task = ("classification", write_reviews(tmp_path / "train.tsv", 60))
     options = {"only": ["bert"], "time": 1, "adapt_time": 0.5, "threads": 1, "to": tmp_path / "c"}
     comparison = compare(single_sentences, task=task, **options)
     assert comparison.find_row("bert").error == ""

@@ -106,7 +106,7 @@ def test_held_out_zero_is_allowed_only_for_count_based_models(tmp_path: Path, mo
     """Only count-based models: gradient training needs held-out text to select the best checkpoint."""
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
     text = tmp_path / "text.txt"
-    text.write_text(small_runs.text(), encoding="utf-8")
+    text.write_text(small_runs.small_text(), encoding="utf-8")
     run = pipeline.run_pretraining(
         plan_pretraining("ngram", [str(text)], settings={"held_out": "0"}), to=tmp_path / "run"
     )
@@ -138,10 +138,10 @@ def test_pretokenized_text_is_counted_line_by_line(tmp_path: Path, monkeypatch: 
 
 def test_token_budget_counts_the_tokens_of_each_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A batch of 100 tokens holds six sequences of 16: 96 tokens per step."""
-    from small_runs import trained
+    from small_runs import train_small_run
 
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
-    run = trained("gpt2", tmp_path, tokens=960, batch=100)
+    run = train_small_run("gpt2", tmp_path, tokens=960, batch=100)
     assert (run.metadata["tokens"], run.metadata["step"]) == (960, 10)
 
 
@@ -156,13 +156,13 @@ def test_setting_without_effect_on_ngram_is_refused(setting: str):
 def test_prepared_corpus_refuses_another_tokenizer_or_input_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Its text is already tokenized: another tokenizer or input format would be ignored."""
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "book.txt").write_text(small_runs.text(), encoding="utf-8")
+    (tmp_path / "book.txt").write_text(small_runs.small_text(), encoding="utf-8")
     corpus = plan_pretraining("ngram", [str(tmp_path / "book.txt")]).prepare_corpus()
     paths, tokenizer_file = [str(corpus.folder)], str(corpus.folder / "tokenizer.json")
     for requested in (None, "words", tokenizer_file, corpus.tokenizer):
         assert plan_pretraining("gpt2", paths, tokenizer=requested).prepare_corpus().key == corpus.key
     assert plan_pretraining("gpt2", paths, vocabulary=corpus.tokenizer.vocab_size).prepare_corpus().key == corpus.key
-    for requested in ({"tokenizer": "characters"}, {"vocabulary": 77}, {"tokenizer": small_runs.tokenizer()}):
+    for requested in ({"tokenizer": "characters"}, {"vocabulary": 77}, {"tokenizer": small_runs.small_tokenizer()}):
         with pytest.raises(InputError, match=r"cut by another tokenizer \(words, "):
             plan_pretraining("gpt2", paths, **requested).prepare_corpus()
     with pytest.raises(InputError, match="is a corpus already"):
@@ -170,15 +170,15 @@ def test_prepared_corpus_refuses_another_tokenizer_or_input_format(tmp_path: Pat
 
 
 @pytest.mark.sample(4)
-@pytest.mark.parametrize("name", small_runs.READING)
+@pytest.mark.parametrize("name", small_runs.LANGUAGE_MODELS)
 def test_recorded_command_of_a_python_run_reopens_the_same_run(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """The recorded command describes the same run, so it finds the run finished."""
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "my book.txt").write_text(small_runs.text(), encoding="utf-8")
-    settings = small_runs.settings(name, seed=3, held_out=0.2, save_every="7s")
-    is_masked_lm = name in small_runs.HIDING
+    (tmp_path / "my book.txt").write_text(small_runs.small_text(), encoding="utf-8")
+    settings = small_runs.small_settings(name, seed=3, held_out=0.2, save_every="7s")
+    is_masked_lm = name in small_runs.MASKED_MODELS
     run = fb.pretrain(
         name,
         tmp_path / "my book.txt",

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from forebear.experiments.preview import preview_batch
-from small_runs import plan, text
+from small_runs import small_pretrain_plan, small_text
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    (tmp_path / "text.txt").write_text(text())
+    (tmp_path / "text.txt").write_text(small_text())
     return tmp_path / "text.txt"
 
 
 def test_word2vec_preview_shows_context_windows_and_negative_samples(file: Path):
-    preview = preview_batch(plan("word2vec", file, sample=0.0, negatives=4), rows=1)
+    preview = preview_batch(small_pretrain_plan("word2vec", file, sample=0.0, negatives=4), rows=1)
     assert preview.windows is not None
     tokens = preview.rows[0].tokens
     for position, window in enumerate(preview.windows[: len(tokens)]):
@@ -30,7 +30,7 @@ def test_word2vec_preview_shows_context_windows_and_negative_samples(file: Path)
 
 
 def test_hierarchical_softmax_preview_shows_unique_paths(file: Path):
-    preview = preview_batch(plan("word2vec", file, output="tree"))
+    preview = preview_batch(small_pretrain_plan("word2vec", file, output="tree"))
     assert preview.windows is not None
     assert all(
         window["drawn"] == [] and set(window["turns"]) <= {"l", "r"} and window["turns"] for window in preview.windows
@@ -40,7 +40,7 @@ def test_hierarchical_softmax_preview_shows_unique_paths(file: Path):
 
 
 def test_glove_preview_shows_weighted_cooccurrences(file: Path):
-    preview = preview_batch(plan("glove", file))
+    preview = preview_batch(small_pretrain_plan("glove", file))
     assert preview.together is not None
     assert preview.windows is None
     for pair in preview.together:
@@ -49,5 +49,5 @@ def test_glove_preview_shows_weighted_cooccurrences(file: Path):
 
 
 def test_preview_of_other_models_has_neither_windows_nor_cooccurrences(file: Path):
-    preview = preview_batch(plan("ngram", file))
+    preview = preview_batch(small_pretrain_plan("ngram", file))
     assert preview.windows is preview.together is None

@@ -12,7 +12,7 @@ import pytest
 
 import forebear as fb
 from forebear.errors import InputError
-from small_runs import text
+from small_runs import small_text
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_python_api_trains_queries_measures_exports_and_reruns(tmp_path: Path):
     text_file = tmp_path / "book.txt"
-    text_file.write_text(text(), encoding="utf-8")
+    text_file.write_text(small_text(), encoding="utf-8")
     run = fb.pretrain("ngram", text_file, to=tmp_path / "run", order=3, held_out=0.15)
     likely, unlikely = run.score(["The cat sat by the mat.", "mat the by sat cat The."])
     assert likely.log_prob > unlikely.log_prob

@@ -24,7 +24,7 @@ from forebear.inference.run import Run
 from forebear.models.bert import BertSpec
 from forebear.training.run_folder import RunFolder
 from forebear.training.trainer import ProgressReport, Trainer, TrainingCallback
-from small_runs import allowed_to_refuse, text, trained, weights
+from small_runs import input_error_allowed, small_text, train_small_run, weights_digest
 
 NO_CHANGE = {"steps": 1, "rate": 1e-35, "evaluate_every": 100}  # a step that changes no weight
 EMBEDDING, BIAS = "encoder.embedding.token.weight", "heads.token.bias"
@@ -42,7 +42,7 @@ def parents(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., RunFolder
             run_folder.mkdir()
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("FOREBEAR_CACHE", str(run_folder / "cache"))
-                runs[key] = trained(name, run_folder, **{"steps": 12, **changes})
+                runs[key] = train_small_run(name, run_folder, **{"steps": 12, **changes})
         return runs[key]
 
     return parent
@@ -51,7 +51,7 @@ def parents(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., RunFolder
 def new_text(folder: Path) -> str:
     """A text that the parents were not trained on."""
     file = folder / "more.txt"
-    file.write_text(text(30).replace("cat", "zebra").replace("hill", "pond"), encoding="utf-8")
+    file.write_text(small_text(30).replace("cat", "zebra").replace("hill", "pond"), encoding="utf-8")
     return str(file)
 
 
@@ -100,10 +100,10 @@ def test_warm_start_learns_faster_than_from_scratch(parents: Callable[..., RunFo
     """Its loss is lower than after as many steps from scratch, and its learning rate below the default."""
     parent = parents("gpt2", steps=60)
     run = continued(parent, tmp_path, steps=10)
-    fresh = trained("gpt2", tmp_path, to="fresh", steps=10)
+    fresh = train_small_run("gpt2", tmp_path, to="fresh", steps=10)
     losses = [each_run.metadata["metrics"]["held_out"]["nats_per_token"] for each_run in (run, fresh)]
     assert losses[0] < losses[1]
-    assert weights(run) != weights(parent)
+    assert weights_digest(run) != weights_digest(parent)
     assert 0 < run.recipe.rate < parent.spec.default_recipe()["rate"]
 
 
@@ -222,7 +222,7 @@ def test_warm_start_refuses_size_tokenizer_and_model_of_its_own(parents: Callabl
 
 
 def test_warm_start_refuses_a_corpus_of_another_tokenizer(parents: Callable[..., RunFolder], tmp_path: Path):
-    other = trained("bert", tmp_path, tokenizer="words", steps=1)
+    other = train_small_run("bert", tmp_path, tokenizer="words", steps=1)
     init_from = InitFrom.for_run(str(parents().path))
     new_plan = planning.plan_pretraining(
         "bert", [other.metadata["data"]["folder"]], settings={"steps": 1}, init_from=init_from
@@ -253,8 +253,8 @@ class InterruptAtStep10(TrainingCallback):
 
 def test_warm_start_from_unfinished_run_works_or_is_refused(tmp_path: Path):
     with pytest.raises(UserInterrupt):
-        trained("bert", tmp_path, steps=40, callback=InterruptAtStep10())
-    with allowed_to_refuse():
+        train_small_run("bert", tmp_path, steps=40, callback=InterruptAtStep10())
+    with input_error_allowed():
         InitFrom.for_run(str(tmp_path / "run"))
 
 
@@ -287,7 +287,7 @@ def test_warm_start_killed_before_its_first_checkpoint_resumes_bit_for_bit(
         assert not list(folder.glob("checkpoints/*/weights.safetensors"))
         assert RunFolder.open(folder).tokenizer.encode("zebra").texts == ["zebra"]
         run = pipeline.resume_pretraining(folder) if how == "resume" else pipeline.run_pretraining(new_plan, folder)
-        assert weights(run) == weights(uninterrupted)
+        assert weights_digest(run) == weights_digest(uninterrupted)
 
 
 def _raise_memory_error(*_: object) -> None:
@@ -301,7 +301,7 @@ def test_interrupted_warm_start_resumes_bit_for_bit(parents: Callable[..., RunFo
         pipeline.run_pretraining(
             plan(parents(), tmp_path, **options), tmp_path / "broken", callback=InterruptAtStep10()
         )
-    assert weights(pipeline.resume_pretraining(tmp_path / "broken")) == weights(uninterrupted)
+    assert weights_digest(pipeline.resume_pretraining(tmp_path / "broken")) == weights_digest(uninterrupted)
 
 
 def test_resume_with_a_checkpoint_does_not_need_the_parent(parents: Callable[..., RunFolder], tmp_path: Path):
@@ -340,7 +340,7 @@ def test_same_warm_start_reopens_the_run_and_other_words_are_refused(parents: Ca
 def test_rerun_of_warm_start_is_bit_identical(parents: Callable[..., RunFolder], tmp_path: Path):
     run = continued(parents(), tmp_path, ["zebra"], steps=8)
     repeated = pipeline.repeat_run(run.path, tmp_path / "again")
-    assert weights(repeated) == weights(run)
+    assert weights_digest(repeated) == weights_digest(run)
     assert repeated.tokenizer.digest == run.tokenizer.digest
 
 

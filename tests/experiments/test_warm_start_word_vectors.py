@@ -14,7 +14,7 @@ from forebear.experiments import pipeline, plan
 from forebear.experiments.warm_start import InitFrom
 from forebear.inference.run import Run
 from forebear.training.run_folder import RunFolder
-from small_runs import settings, text, trained, weights
+from small_runs import small_settings, small_text, train_small_run, weights_digest
 
 NEW_TEXT = (
     "The wolf sat by the lake. The cat saw the wolf and ran to the rivers.\nThe wolf ran by the lake, said the cat."
@@ -25,7 +25,7 @@ def continued(name: str, run: RunFolder, to: Path, **changes) -> RunFolder:
     file = to.with_suffix(".txt")
     file.write_text("\n\n".join(f"{NEW_TEXT} Day {number}." for number in range(20)))
     own_settings = {
-        field: value for field, value in settings(name, **changes).items() if field not in ("width", "window")
+        field: value for field, value in small_settings(name, **changes).items() if field not in ("width", "window")
     }
     own_settings = {
         field: value for field, value in own_settings.items() if field not in ("min_count", "order", "phrases")
@@ -38,7 +38,7 @@ def continued(name: str, run: RunFolder, to: Path, **changes) -> RunFolder:
 
 @pytest.mark.parametrize("name", ["word2vec", "glove"])
 def test_new_words_are_appended_to_the_vocabulary_and_counts_grow(name: str, tmp_path: Path):
-    old = trained(name, tmp_path, to="old", steps=30)
+    old = train_small_run(name, tmp_path, to="old", steps=30)
     new = continued(name, old, tmp_path / "new", steps=1, rate=1e-12)
     before, after = Run(old).word_table, Run(new).word_table
     assert "wolf" not in before.rows
@@ -53,7 +53,7 @@ def test_new_words_are_appended_to_the_vocabulary_and_counts_grow(name: str, tmp
 
 
 def test_continued_training_moves_new_vectors_and_lowers_the_loss(tmp_path: Path):
-    old = trained("word2vec", tmp_path, to="old", steps=200)
+    old = train_small_run("word2vec", tmp_path, to="old", steps=200)
     untrained = Run(continued("word2vec", old, tmp_path / "still", steps=1, rate=1e-12))
     trained_further = Run(continued("word2vec", old, tmp_path / "new", steps=300, rate=0.1))
     before, after = (np.linalg.norm(run.word_table.vector("wolf")) for run in (untrained, trained_further))  # pyright: ignore
@@ -63,7 +63,7 @@ def test_continued_training_moves_new_vectors_and_lowers_the_loss(tmp_path: Path
 
 
 def test_phrases_keep_their_vectors_when_the_vocabulary_grows(tmp_path: Path):
-    old = trained("word2vec", tmp_path, to="old", steps=30, phrases=1)
+    old = train_small_run("word2vec", tmp_path, to="old", steps=30, phrases=1)
     arrays = load_file(old.path / "weights.safetensors")
     new = continued("word2vec", old, tmp_path / "new", steps=1, rate=1e-12)
     arrays_of_new = load_file(new.path / "weights.safetensors")
@@ -75,20 +75,20 @@ def test_phrases_keep_their_vectors_when_the_vocabulary_grows(tmp_path: Path):
 
 
 def test_warm_start_with_hierarchical_softmax_notes_the_new_tree(tmp_path: Path):
-    old = trained("word2vec", tmp_path, to="old", steps=30, output="tree")
+    old = train_small_run("word2vec", tmp_path, to="old", steps=30, output="tree")
     new = continued("word2vec", old, tmp_path / "new", steps=5, output="tree")
     assert any("the tree is another one" in note for note in new.metadata["notes"])
 
 
 def test_warm_start_of_word_vectors_is_bit_identical_when_repeated(tmp_path: Path):
-    old = trained("word2vec", tmp_path, to="old", steps=30)
+    old = train_small_run("word2vec", tmp_path, to="old", steps=30)
     first, second = (continued("word2vec", old, tmp_path / name, steps=10) for name in ("one", "other"))
-    assert weights(first) == weights(second)
+    assert weights_digest(first) == weights_digest(second)
 
 
 def test_warm_start_with_another_architecture_is_refused(tmp_path: Path):
-    old = trained("word2vec", tmp_path, to="old", steps=5)
-    (tmp_path / "text.txt").write_text(text())
+    old = train_small_run("word2vec", tmp_path, to="old", steps=5)
+    (tmp_path / "text.txt").write_text(small_text())
     continued_plan = plan.plan_pretraining(
         "word2vec",
         [str(tmp_path / "text.txt")],
@@ -100,7 +100,7 @@ def test_warm_start_with_another_architecture_is_refused(tmp_path: Path):
 
 
 def test_new_words_are_initialized_from_their_known_subwords(tmp_path: Path):
-    old = trained("word2vec", tmp_path, to="old", steps=200, rate=0.1, subwords=True)
+    old = train_small_run("word2vec", tmp_path, to="old", steps=200, rate=0.1, subwords=True)
     new = continued("word2vec", old, tmp_path / "new", steps=1, rate=1e-12)
     (note,) = (note for note in new.metadata["notes"] if "new words" in note)
     assert "what is known of their letter groups" in note
@@ -116,7 +116,7 @@ def test_new_words_are_initialized_from_their_known_subwords(tmp_path: Path):
 
 
 def test_warm_start_of_onehot_adds_words_and_counts(tmp_path: Path):
-    old = trained("onehot", tmp_path, to="old", steps=1)
+    old = train_small_run("onehot", tmp_path, to="old", steps=1)
     new = continued("onehot", old, tmp_path / "new", steps=1)
     before, after = Run(old).word_table, Run(new).word_table
     assert before.counts is not None
@@ -128,7 +128,7 @@ def test_warm_start_of_onehot_adds_words_and_counts(tmp_path: Path):
 
 
 def test_warm_start_on_chinese_text_segments_it_into_words(tmp_path: Path):
-    old = trained("word2vec", tmp_path, to="old", steps=5)
+    old = train_small_run("word2vec", tmp_path, to="old", steps=5)
     file = tmp_path / "new.txt"
     file.write_text("\n\n".join(f"今天老师去北京看朋友。第{number}天。" for number in range(60)), encoding="utf-8")
     continued_plan = plan.plan_pretraining(

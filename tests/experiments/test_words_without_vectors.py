@@ -10,15 +10,15 @@ import pytest
 from forebear.data.labeled.source import labeled_source
 from forebear.experiments import pipeline
 from forebear.training.run_folder import RunFolder
-from small_runs import Notes, trained
+from small_runs import NoteRecorder, train_small_run
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
-    trained("word2vec", folder, to="plain", steps=3)
-    trained("word2vec", folder, to="parts", steps=3, subwords=True)
-    trained("onehot", folder, to="onehot", steps=1)
+    train_small_run("word2vec", folder, to="plain", steps=3)
+    train_small_run("word2vec", folder, to="parts", steps=3, subwords=True)
+    train_small_run("onehot", folder, to="onehot", steps=1)
     return folder
 
 
@@ -28,10 +28,10 @@ def adapted_with_notes(parent: Path, folder: Path, text: str, **options: Any) ->
     rows = [f"{'the ' * n}{('cat', 'dog')[n % 2]} ran {text.format(n)}\t{('good', 'bad')[n % 2]}\n" for n in range(40)]
     file.write_text("text\tlabel\n" + "".join(rows), encoding="utf-8")
     source, _ = labeled_source(str(file), task="classification")
-    notes = Notes()
+    notes = NoteRecorder()
     plan = pipeline.plan_adaptation(str(parent), source, how=options, settings={"steps": 2, "threads": 1})
     run = pipeline.run_adaptation(plan, folder / "adapted", callback=notes)
-    return run, [note for note in notes.words if "no vector" in note]
+    return run, [note for note in notes.messages if "no vector" in note]
 
 
 def test_words_without_vectors_are_counted_as_new_or_unknown(runs: Path, tmp_path: Path):

@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment of a question leaves a run as good as before; at any moment of an import, a working process."""
+"""Ctrl-C at any moment of a call leaves a run intact, and at any moment of an import a working process."""
 
 from __future__ import annotations
 
@@ -16,28 +16,39 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from every_verb import BATCH, KINDS, Job, answered, folder_with_text, jobs_of, made, new_texts, plain, verbs_of
+from verb_calls import (
+    BATCH,
+    KINDS,
+    Job,
+    answer_jobs,
+    flatten,
+    folder_with_text,
+    jobs_of,
+    new_texts,
+    train_run,
+    verbs_of,
+)
 
 from forebear.data.tokenizers.char_ids import CharIds
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.inference.run import Run
-from small_runs import sampled, text
+from small_runs import sample_params, small_text
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TOLERANCE = 1e-5  # of numbers that networks make
-MANY = 500  # interrupts
+MANY_INTERRUPTS = 500  # interrupts
 SAMPLE = ("ngram", "ngram-classification", "crf-tagging")
 
 
-class Interrupting:
-    """Does what Ctrl-C does while something is done, after a random time."""
+class RandomInterrupts:
+    """Raises KeyboardInterrupt like Ctrl-C during an action, after a random time."""
 
     def __init__(self, seed: int) -> None:
         self.chance, self._armed, self.count = random.Random(seed), False, 0
 
     def raise_it(self, *_: Any) -> None:
-        if self._armed:  # not where the test itself is at work
+        if self._armed:  # not in the code of the test itself
             self._armed = False
             handler: Any = signal.getsignal(signal.SIGINT)
             handler(signal.SIGINT, None)  # raises KeyboardInterrupt, at once or where it may
@@ -59,94 +70,94 @@ class Interrupting:
 
 
 @pytest.fixture
-def interrupting() -> Iterator[Interrupting]:
-    made = Interrupting(seed=1)
-    usual = {signal.SIGALRM: signal.signal(signal.SIGALRM, made.raise_it)}
-    usual[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
+def ctrl_c() -> Iterator[RandomInterrupts]:
+    source = RandomInterrupts(seed=1)
+    handlers = {signal.SIGALRM: signal.signal(signal.SIGALRM, source.raise_it)}
+    handlers[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.disable()  # an exception in a callback of the collector is reported, not raised
-    yield made
+    yield source
     gc.enable()
     signal.setitimer(signal.ITIMER_REAL, 0)
-    for number, handler in usual.items():
+    for number, handler in handlers.items():
         signal.signal(number, handler)
 
 
-def took(action: Callable[[], Any]) -> float:
-    begin = time.perf_counter()
+def seconds_of(action: Callable[[], Any]) -> float:
+    start = time.perf_counter()
     action()
-    return time.perf_counter() - begin
+    return time.perf_counter() - start
 
 
-@pytest.mark.parametrize("count", [60, pytest.param(MANY, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [60, pytest.param(MANY_INTERRUPTS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["words", "wordpiece", "bytepair"])
-def test_encoding(kind: str, count: int, interrupting: Interrupting):
-    how: dict[str, Any] = {"min_count": 1, "segmenter": None} if kind == "words" else {"size": 300}
-    tokenizer = train_tokenizer(kind, text().split("\n"), **how)
+def test_interrupted_encoding_leaves_the_tokenizer_intact(kind: str, count: int, ctrl_c: RandomInterrupts):
+    options: dict[str, Any] = {"min_count": 1, "segmenter": None} if kind == "words" else {"size": 300}
+    tokenizer = train_tokenizer(kind, small_text().split("\n"), **options)
     fresh = Tokenizer(tokenizer.spec)
     fresh.encode_many(new_texts(30, 0))
-    usual = took(lambda: fresh.encode_many(new_texts(30, 1)))
+    seconds = seconds_of(lambda: fresh.encode_many(new_texts(30, 1)))
     seed = 1
-    while interrupting.count < count:
+    while ctrl_c.count < count:
         texts = new_texts(30, seed := seed + 1)
         assert seed < 20 * count
-        interrupting.interrupts(lambda texts=texts: tokenizer.encode_many(texts), usual)
-        for found, expected in zip(tokenizer.encode_many(texts), fresh.encode_many(texts), strict=True):
-            assert found.tolist() == expected.tolist(), f"after {interrupting.count} interrupts"
+        ctrl_c.interrupts(lambda texts=texts: tokenizer.encode_many(texts), seconds)
+        for actual, expected in zip(tokenizer.encode_many(texts), fresh.encode_many(texts), strict=True):
+            assert actual.tolist() == expected.tolist(), f"after {ctrl_c.count} interrupts"
 
 
-def test_words_beyond_the_vocabulary(interrupting: Interrupting):
+def test_interrupted_numbering_of_oov_words_leaves_ids_intact(ctrl_c: RandomInterrupts):
     spelling, seed = CharIds(["cat", "dog"], 12, {}), 0
-    while interrupting.count < 60:
+    while ctrl_c.count < 60:
         words = [f"word{number}" for number in range(200 * seed, 200 * seed + 200)]
         seed += 1
         assert seed < 1000
-        interrupting.interrupts(lambda words=words: [spelling.oov_id(word) for word in words], 5e-4)
+        ctrl_c.interrupts(lambda words=words: [spelling.oov_id(word) for word in words], 5e-4)
         numbers = [spelling.oov_id(word) for word in words]
         assert spelling.char_rows(np.array(numbers)).tolist() == [spelling.encode_word(word).tolist() for word in words]
         assert [spelling.id_to_word(number) for number in numbers] == words
 
 
-@pytest.mark.parametrize("kind", sampled(KINDS, SAMPLE))
-def test_every_verb(kind: str, tmp_path: Path, interrupting: Interrupting):
-    try_interrupts(kind, made(kind, folder_with_text(tmp_path / "run")), 60, interrupting)
+@pytest.mark.parametrize("kind", sample_params(KINDS, SAMPLE))
+def test_interrupted_verbs_leave_the_run_intact(kind: str, tmp_path: Path, ctrl_c: RandomInterrupts):
+    try_interrupts(kind, train_run(kind, folder_with_text(tmp_path / "run")), 60, ctrl_c)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_verb_five_hundred_times(kind: str, tmp_path: Path, interrupting: Interrupting):
-    try_interrupts(kind, made(kind, folder_with_text(tmp_path / "run")), MANY, interrupting)
+def test_verbs_interrupted_five_hundred_times_leave_the_run_intact(kind: str, tmp_path: Path, ctrl_c: RandomInterrupts):
+    try_interrupts(kind, train_run(kind, folder_with_text(tmp_path / "run")), MANY_INTERRUPTS, ctrl_c)
 
 
-def try_interrupts(kind: str, path: Path, count: int, interrupting: Interrupting) -> None:
-    """Interrupts questions, the first of which load the run, and asks them again; and at last all of them.
+def try_interrupts(kind: str, path: Path, count: int, ctrl_c: RandomInterrupts) -> None:
+    """Interrupts calls, the first of which load the run, and repeats each; at last repeats all of them.
 
-    What is right was said before by another run that nobody interrupted.
+    The expected answers come from another run that was not interrupted.
     """
     run = Run.open(path)
     verbs = verbs_of(kind, run)
-    jobs = jobs_of(verbs, max(20, count * BATCH // (5 * len(verbs))), 1, dear=4)
-    expected = answered(run, verbs, jobs)
-    usual = took(lambda: answered(run, verbs, jobs)) / len(jobs)  # now that all is loaded
+    jobs = jobs_of(verbs, max(20, count * BATCH // (5 * len(verbs))), 1, expensive_divisor=4)
+    expected = answer_jobs(run, verbs, jobs)
+    seconds = seconds_of(lambda: answer_jobs(run, verbs, jobs)) / len(jobs)  # now that all is loaded
     run = Run.open(path)
-    asked = 0
-    while interrupting.count < count:
-        job, right = jobs[asked % len(jobs)], expected[asked % len(jobs)]
-        asked += 1
-        assert asked < 50 * count
-        interrupting.interrupts(lambda job=job, run=run: verbs[job.verb](run, job.texts), usual)
+    num_calls = 0
+    while ctrl_c.count < count:
+        job, expected_answer = jobs[num_calls % len(jobs)], expected[num_calls % len(jobs)]
+        num_calls += 1
+        assert num_calls < 50 * count
+        ctrl_c.interrupts(lambda job=job, run=run: verbs[job.verb](run, job.texts), seconds)
         assert torch.is_grad_enabled(), f"{kind}: {job.verb} leaves this thread without gradients"
         assert not torch.is_inference_mode_enabled(), f"{kind}: {job.verb} leaves this thread in inference mode"
-        found = plain(verbs[job.verb](run, job.texts))
-        assert found.agrees(right, TOLERANCE), f"{kind}: {job.verb} after {interrupting.count} interrupts"
-        if asked % len(jobs) == 0:
-            agree_all(run, verbs, jobs, expected)
-            run = Run.open(path)  # to whom all texts are new
-    agree_all(run, verbs, jobs, expected)
+        answer = flatten(verbs[job.verb](run, job.texts))
+        assert answer.agrees(expected_answer, TOLERANCE), f"{kind}: {job.verb} after {ctrl_c.count} interrupts"
+        if num_calls % len(jobs) == 0:
+            assert_all_agree(run, verbs, jobs, expected)
+            run = Run.open(path)  # to which all texts are new
+    assert_all_agree(run, verbs, jobs, expected)
 
 
-def agree_all(run: Run, verbs: dict[str, Any], jobs: list[Job], expected: list[Any]) -> None:
-    told = zip(jobs, answered(run, verbs, jobs), expected, strict=True)
-    wrong = [job.verb for job, found, right in told if not found.agrees(right, TOLERANCE)]
+def assert_all_agree(run: Run, verbs: dict[str, Any], jobs: list[Job], expected: list[Any]) -> None:
+    answers = zip(jobs, answer_jobs(run, verbs, jobs), expected, strict=True)
+    wrong = [job.verb for job, answer, expected_answer in answers if not answer.agrees(expected_answer, TOLERANCE)]
     assert not wrong, f"{len(wrong)} of {len(jobs)} answers differ afterwards, of {sorted(set(wrong))}"
 
 
@@ -180,33 +191,33 @@ print(product.numpy().sum(), numpy.linalg.norm(numpy.ones(4)), torch.__spec__.na
 """
 
 
-def interrupted_import(name: str, moment: int) -> None:
-    """Ctrl-C once so many of its modules are being imported: it is raised, and the library works."""
+def check_interrupted_import(name: str, moment: int) -> None:
+    """Asserts that Ctrl-C after so many imported modules is raised and leaves a working library."""
     command = [sys.executable, "-c", FIRST_IMPORT, name, str(moment)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ})
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.splitlines() == ["interrupted True", "27.0 2.0 torch"], done.stderr[-2000:]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ})
+    assert process.returncode == 0, process.stderr[-2000:]
+    assert process.stdout.splitlines() == ["interrupted True", "27.0 2.0 torch"], process.stderr[-2000:]
 
 
 @pytest.mark.parametrize("moment", [1, 300])
-def test_interrupted_first_import_of_torch(moment: int):
-    interrupted_import("torch", moment)
+def test_interrupted_first_import_of_torch_leaves_it_working(moment: int):
+    check_interrupted_import("torch", moment)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", [5, 20, 60, 120, 200, 400, 500, 600])
-def test_interrupted_first_import_of_torch_at_more_moments(moment: int):
-    interrupted_import("torch", moment)
+def test_interrupted_first_import_of_torch_at_more_moments_leaves_it_working(moment: int):
+    check_interrupted_import("torch", moment)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "moment"), [("numpy", 1), ("numpy", 30), ("numba", 1), ("numba", 100)])
-def test_interrupted_first_import_of_others(name: str, moment: int):
-    interrupted_import(name, moment)
+def test_interrupted_first_import_of_numpy_and_numba_leaves_them_working(name: str, moment: int):
+    check_interrupted_import(name, moment)
 
 
-def test_an_import_that_is_dropped_at_its_end_is_not_run_again():
-    """Between the import and its end Python is interrupted: it drops the module, and the next import finds it whole."""
+def test_module_dropped_at_the_end_of_its_import_is_not_executed_again():
+    """Interrupted at the end of an import, Python drops the module, and the next import finds it complete."""
     program = """
 import forebear, sys
 from forebear.interrupts import _Loader
@@ -224,5 +235,5 @@ except KeyboardInterrupt:
 import numpy, numpy.linalg
 print(numpy.linalg.norm(numpy.ones(4)), type(numpy.__spec__.loader).__name__)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert done.stdout.splitlines() == ["False", "2.0 SourceFileLoader"], done.stderr
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert process.stdout.splitlines() == ["False", "2.0 SourceFileLoader"], process.stderr

@@ -24,7 +24,7 @@ from forebear.inspection.attention import (
     attention_view,
     compute_attention_maps,
 )
-from small_runs import opened
+from small_runs import open_small_run
 
 TEXT = "The cat sat by the mat"
 
@@ -33,7 +33,8 @@ TEXT = "The cat sat by the mat"
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     settings = {"gpt2": {"tokenizer": "words"}, "bert": {}, "albert": {}}
     return {
-        name: opened(name, tmp_path_factory.mktemp(name), steps=40, context=40, **own) for name, own in settings.items()
+        name: open_small_run(name, tmp_path_factory.mktemp(name), steps=40, context=40, **own)
+        for name, own in settings.items()
     }
 
 
@@ -78,7 +79,7 @@ def test_attention_map_of_four_words_is_normalized_and_respects_the_causal_mask(
     file.write_text("i have a dream\n" * 40, encoding="utf-8")
     for name, kind in (("bert", "self"), ("gpt2", "masked")):
         settings = {"pairs": "none"} if name == "bert" else {}
-        run = opened(name, tmp_path, tokenizer="words", steps=2, to=name, **settings)
+        run = open_small_run(name, tmp_path, tokenizer="words", steps=2, to=name, **settings)
         (attention_map,) = fb.attention_maps(run, "i have a dream", bare=True)
         assert (attention_map.rows, attention_map.kind) == (("i", "have", "a", "dream"), kind)
         assert attention_map.weights.shape[2:] == (4, 4)
@@ -103,7 +104,7 @@ def test_attention_map_rows_follow_the_input_format_of_the_model(runs: dict[str,
 
 
 def test_attention_maps_refuse_nan_weights(tmp_path: Path):
-    run = opened("gpt2", tmp_path, steps=2)
+    run = open_small_run("gpt2", tmp_path, steps=2)
     with torch.no_grad():
         run.network.encoder.blocks[1].attention.query_key_value.weight[0] = math.nan
     with pytest.raises(ForebearError, match="no numbers"):
@@ -112,7 +113,7 @@ def test_attention_maps_refuse_nan_weights(tmp_path: Path):
 
 def test_attention_maps_refuse_models_without_attention_and_bad_texts(runs: dict[str, Run], tmp_path: Path):
     with pytest.raises(InputError, match="no attention"):
-        compute_attention_maps(opened("ngram", tmp_path), ["cat"])
+        compute_attention_maps(open_small_run("ngram", tmp_path), ["cat"])
     for texts, message in (
         ([], "0 texts"),
         (["a"] * 3, "3 texts"),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from command_line import Captured, refused, said, told
+from command_line import Captured, json_output, printed_output, refusal_message
 from forebear.embeddings.lexicon import ONEHOT_NOTE, Lexicon
 from forebear.embeddings.word_table import IdentityMatrix, WordVectors
 from forebear.errors import InputError
@@ -19,7 +19,7 @@ from forebear.inspection import embedding_plots
 from forebear.inspection.embedding_space import lexicon_norms, pca_plane, project_lexicon, project_words, vector_norms
 from forebear.reports import plotting
 from forebear.reports.plotting import DOTS_PER_INCH, figure_bytes, place_point_labels
-from small_runs import opened
+from small_runs import open_small_run
 
 UNUSUAL_WORDS = ["king", "queen", "北京", "苹果", "$10", "<b>", "a & b", "naïve"]
 # With the installed fonts
@@ -261,34 +261,34 @@ def test_embedding_pages_label_every_point_and_contain_no_script():
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return opened("word2vec", tmp_path_factory.mktemp("looking"), steps=15).folder.path
+    return open_small_run("word2vec", tmp_path_factory.mktemp("looking"), steps=15).folder.path
 
 
 def test_inspect_commands_print_neighbors_projection_and_norms(
     run: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("COLUMNS", "120")
-    data = told(capsys, "inspect", "neighbours", run, "cat", "--top", 3)
+    data = json_output(capsys, "inspect", "neighbours", run, "cat", "--top", 3)
     assert (data["what"], len(data["texts"][0]["nearest"])) == ("neighbours", 3)
-    assert "█" in said(capsys, "inspect", "neighbours", run, "cat")
-    data = told(capsys, "inspect", "projection", run, "cat", "dog", "--near", 2)
+    assert "█" in printed_output(capsys, "inspect", "neighbours", run, "cat")
+    data = json_output(capsys, "inspect", "projection", run, "cat", "dog", "--near", 2)
     assert [word["word"] for word in data["words"] if word["asked"]] == ["cat", "dog"]
-    printed = said(capsys, "inspect", "projection", run, "cat", "dog", "Number")
+    printed = printed_output(capsys, "inspect", "projection", run, "cat", "dog", "Number")
     assert all(name in printed for name in ("cat", "dog", "Number", "of the variance"))
-    assert len(told(capsys, "inspect", "projection", run)["words"]) == 60  # the whole vocabulary
-    data = told(capsys, "inspect", "norms", run)
+    assert len(json_output(capsys, "inspect", "projection", run)["words"]) == 60  # the whole vocabulary
+    data = json_output(capsys, "inspect", "norms", run)
     assert data["words"] == 60
-    assert "Spearman" in said(capsys, "inspect", "norms", run)
+    assert "Spearman" in printed_output(capsys, "inspect", "norms", run)
     for view, words in (("neighbours", ["cat"]), ("projection", []), ("norms", [])):
         file = tmp_path / f"{view}.html"
-        assert told(capsys, "inspect", view, run, *words, "--to", file)["to"] == str(file)
+        assert json_output(capsys, "inspect", view, run, *words, "--to", file)["to"] == str(file)
         assert file.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
 def test_inspect_commands_write_embedding_plots(run: Path, tmp_path: Path, capsys: Captured):
     pytest.importorskip("matplotlib")
     for view, words in (("neighbours", ["cat"]), ("projection", ["cat", "dog", "mat"]), ("norms", [])):
-        assert "written" in said(capsys, "inspect", view, run, *words, "--to", tmp_path / f"{view}.png")
+        assert "written" in printed_output(capsys, "inspect", view, run, *words, "--to", tmp_path / f"{view}.png")
         assert (tmp_path / f"{view}.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -303,33 +303,33 @@ def test_projection_plot_notes_words_without_font_and_draws_unlabeled_points(
         embedding_plots, "_draw_labels", lambda *arguments: (labeled.append(arguments[3]), draw_labels(*arguments))[1]
     )
     file, words = tmp_path / "plane.svg", ["cat", "dog", "Number", "mat"]
-    notes = told(capsys, "inspect", "projection", run, *words, "--to", file)["notes"]
+    notes = json_output(capsys, "inspect", "projection", run, *words, "--to", file)["notes"]
     assert len(notes) == 1
     assert notes[0].startswith("1 word is a dot without a name")
     assert ": Number; " in notes[0]
     assert "no font here has all characters of 1; " in file.read_text(encoding="utf-8")
     assert labeled == [["cat", "dog", "mat"]]
-    assert "1 word is a dot" in said(capsys, "inspect", "projection", run, *words, "--to", file)
-    page = told(capsys, "inspect", "projection", run, *words, "--to", tmp_path / "plane.html")
+    assert "1 word is a dot" in printed_output(capsys, "inspect", "projection", run, *words, "--to", file)
+    page = json_output(capsys, "inspect", "projection", run, *words, "--to", tmp_path / "plane.html")
     assert page["notes"] == []
-    assert "written" in said(capsys, "inspect", "norms", run, "--to", tmp_path / "norms.svg")
+    assert "written" in printed_output(capsys, "inspect", "norms", run, "--to", tmp_path / "norms.svg")
 
 
 def test_inspect_commands_refuse_bad_words_and_options_with_hint(run: Path, tmp_path: Path, capsys: Captured):
-    assert "there is no word" in refused(capsys, "inspect", "neighbours", run)
-    assert "let it end with" in refused(capsys, "inspect", "norms", run, "--to", tmp_path / "norms.pdf")
-    assert "--top is for when" in refused(capsys, "inspect", "projection", run, "cat", "--top", 5)
-    assert "--near adds" in refused(capsys, "inspect", "projection", run, "--near", 5)
-    assert "do not make a picture" in refused(capsys, "inspect", "projection", run, "--top", 2)
-    assert "no vector for 'catt'" in refused(capsys, "inspect", "projection", run, "catt", "dog", "cat")
+    assert "there is no word" in refusal_message(capsys, "inspect", "neighbours", run)
+    assert "let it end with" in refusal_message(capsys, "inspect", "norms", run, "--to", tmp_path / "norms.pdf")
+    assert "--top is for when" in refusal_message(capsys, "inspect", "projection", run, "cat", "--top", 5)
+    assert "--near adds" in refusal_message(capsys, "inspect", "projection", run, "--near", 5)
+    assert "do not make a picture" in refusal_message(capsys, "inspect", "projection", run, "--top", 2)
+    assert "no vector for 'catt'" in refusal_message(capsys, "inspect", "projection", run, "catt", "dog", "cat")
 
 
 def test_embedding_space_refuses_runs_without_counts_or_word_vectors(tmp_path: Path):
-    network = opened("gpt2", tmp_path, to="network", tokenizer="words", steps=2)
+    network = open_small_run("gpt2", tmp_path, to="network", tokenizer="words", steps=2)
     with pytest.raises(InputError, match="nobody counted"):
         vector_norms(network)
     assert len(project_words(network, ["cat", "dog", "the"]).words) == 3
-    counts = opened("ngram", tmp_path, to="counts")
+    counts = open_small_run("ngram", tmp_path, to="counts")
     for command in (vector_norms, project_words):
         with pytest.raises(InputError, match="cannot be asked"):
             command(counts)

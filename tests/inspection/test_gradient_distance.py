@@ -14,7 +14,7 @@ from forebear.errors import ForebearError, InputError
 from forebear.inspection import gradient_distance
 from forebear.inspection.gradient_distance import NUM_DIRECTIONS, GradientReach, gradient_norms
 from forebear.nn.encoder import States
-from small_runs import opened, text
+from small_runs import open_small_run, small_text
 
 WIDTH = 6
 
@@ -87,9 +87,9 @@ def test_gradient_underflow_counts_as_vanishing_not_as_cut_off():
 
 def test_gradient_reach_of_nnlm_ends_at_its_window_and_of_gpt2_at_its_context(tmp_path: Path):
     settings = {"tokenizer": "words", "steps": 3}
-    nnlm = opened("nnlm", tmp_path, to="nnlm", **settings)
-    gpt2 = opened("gpt2", tmp_path, to="gpt2", **settings)
-    texts = text(20).split("\n\n")
+    nnlm = open_small_run("nnlm", tmp_path, to="nnlm", **settings)
+    gpt2 = open_small_run("gpt2", tmp_path, to="gpt2", **settings)
+    texts = small_text(20).split("\n\n")
     nnlm_reach, gpt2_reach = fb.gradient_reach([nnlm, gpt2], texts, max_distance=20)
     assert nnlm_reach.is_cut_off
     assert nnlm_reach.max_nonzero_distance == nnlm.network.encoder.window - 1
@@ -108,7 +108,9 @@ def test_gradient_reach_of_nnlm_ends_at_its_window_and_of_gpt2_at_its_context(tm
 def test_gradient_reach_refuses_bidirectional_and_count_based_models(tmp_path: Path):
     for name, message in (("bert", "does not only look back"), ("ngram", "has no network")):
         with pytest.raises(InputError, match=message):
-            fb.gradient_reach(opened(name, tmp_path, to=name, **({"steps": 1} if name == "bert" else {})), "a text")
+            fb.gradient_reach(
+                open_small_run(name, tmp_path, to=name, **({"steps": 1} if name == "bert" else {})), "a text"
+            )
     with pytest.raises(InputError, match="no run"):
         fb.gradient_reach([], "a text")
 

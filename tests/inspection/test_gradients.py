@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from cue_word_runs import ENGLISH_TEXT, RunCache
 from forebear.data.labeled.examples import LabeledExample
 from forebear.inference.run import Run
 from forebear.inspection.attribution import attribute
@@ -17,7 +18,6 @@ from forebear.nn.embedding import InputEmbedding
 from forebear.nn.encoder import States
 from forebear.nn.heads import LabelHead
 from forebear.nn.model import Model
-from planted_runs import SAID, Runs
 
 
 class EmbeddingEncoder(torch.nn.Module):
@@ -129,14 +129,14 @@ def run_log_odds(run: Run, inputs: dict[str, torch.Tensor], label: int, change) 
     return float(logits[label] - torch.cat((logits[:label], logits[label + 1 :])).logsumexp(0))
 
 
-def test_bert_gradients_and_integrated_gradients_match_finite_differences(runs: Runs):
+def test_bert_gradients_and_integrated_gradients_match_finite_differences(runs: RunCache):
     run = runs("bert")
     task, tokenizer = run.task, run.tokenizer
     assert task is not None
-    rows = task.encode([LabeledExample((SAID,))], tokenizer, run.folder.spec.input_format(tokenizer))
+    rows = task.encode([LabeledExample((ENGLISH_TEXT,))], tokenizer, run.folder.spec.input_format(tokenizer))
     inputs = {name: torch.from_numpy(array) for name, array in rows.make_batch([0]).inputs.items()}
-    encoding = tokenizer.encode(SAID)
-    attribution = attribute(run, SAID, method="gradients")
+    encoding = tokenizer.encode(ENGLISH_TEXT)
+    attribution = attribute(run, ENGLISH_TEXT, method="gradients")
     label = task.labels.index(attribution.target)  # pyright: ignore[reportAttributeAccessIssue]
     word = next(each_word for each_word in attribution.words if each_word.text == "splendid")
     # [CLS] precedes
@@ -154,7 +154,7 @@ def test_bert_gradients_and_integrated_gradients_match_finite_differences(runs: 
     assert attribution.score == pytest.approx(scaled(1.0), abs=1e-4)
 
     # Integrated gradients along the straight path, by central differences.
-    attribution = attribute(run, SAID)
+    attribution = attribute(run, ENGLISH_TEXT)
     hidden = inputs["tokens"].clone()
     hidden[1:-1] = tokenizer.special_roles["mask"]
     embedding = run.network.encoder.embedding

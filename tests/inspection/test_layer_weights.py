@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 import forebear as fb
+from cue_word_runs import RunCache
 from forebear.errors import InputError
 from forebear.inspection import layer_weights
 from forebear.nn.encoder import ScalarMix
-from planted_runs import Runs
 
 
 def scalar_mix(weights: list[float], gain: float) -> ScalarMix:
@@ -49,14 +49,14 @@ def test_layer_weights_of_encoder_and_head_mixes_match_worked_example():
     assert layer_weights.plot_layer_weights(mixes, "svg").startswith(b"<?xml")
 
 
-def test_layer_weights_of_feature_extraction_run_are_learned_and_sum_to_one(runs: Runs):
+def test_layer_weights_of_feature_extraction_run_are_learned_and_sum_to_one(runs: RunCache):
     mixes = fb.layer_weights(runs("bert", how="features", steps=20))
     assert [(mix.task, mix.position, len(mix.weights)) for mix in mixes] == [("classification", "head label", 3)]
     assert sum(mixes[0].weights) == pytest.approx(1)
     assert max(mixes[0].weights) > 1 / 3 + 1e-4  # training moved the weights away from uniform
 
 
-def test_layer_weights_of_run_without_scalar_mix_are_refused_with_hint(runs: Runs):
+def test_layer_weights_of_run_without_scalar_mix_are_refused_with_hint(runs: RunCache):
     for name in ("bert", "ngram"):
         with pytest.raises(InputError, match="no mixture") as error:
             fb.layer_weights(runs(name))

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from cue_word_runs import train_cue_word_run
 from forebear.errors import InputError
 from forebear.inference.run import Run
 from forebear.inspection.logit_lens import logit_lens
-from planted_runs import planted
-from small_runs import opened
+from small_runs import open_small_run
 
 TEXT, MASKED_TEXT = "The cat sat by the", "The ____ sat by the [MASK]."
 
@@ -21,7 +21,7 @@ TEXT, MASKED_TEXT = "The cat sat by the", "The ____ sat by the [MASK]."
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     names = ("gpt2", "gpt", "bert", "albert")
-    return {name: opened(name, tmp_path_factory.mktemp(name), steps=40) for name in names}
+    return {name: open_small_run(name, tmp_path_factory.mktemp(name), steps=40) for name in names}
 
 
 @pytest.mark.sample(1)
@@ -112,8 +112,8 @@ def test_logit_lens_refuses_bad_positions_and_runs_without_layers_or_tokens(runs
         (runs["bert"], "nothing here", {}, "no blank"),
         (runs["bert"], MASKED_TEXT, {"at": 3}, "no hidden token 3"),
         (runs["bert"], "cat " * 50 + "____", {}, "do not fit"),
-        (opened("ngram", tmp_path), TEXT, {}, "it has no layers"),
-        (planted(tmp_path, "classification", steps=2), TEXT, {}, "predicts no tokens"),
+        (open_small_run("ngram", tmp_path), TEXT, {}, "it has no layers"),
+        (train_cue_word_run(tmp_path, "classification", steps=2), TEXT, {}, "predicts no tokens"),
     ):
         with pytest.raises(InputError, match=message):
             logit_lens(run, text, **options)

@@ -13,7 +13,7 @@ from forebear.errors import InputError
 from forebear.inspection import position_embeddings
 from forebear.inspection.position_embeddings import fit_linear_map, linear_map_error, position_table, rotation_matrix
 from forebear.reports.plotting import figure_bytes
-from small_runs import opened
+from small_runs import open_small_run
 
 
 @given(st.integers(1, 40).map(lambda half: 2 * half), st.integers(1, 90), st.integers(0, 400))
@@ -57,7 +57,7 @@ def test_linear_map_between_positions_equals_ridge_regression():
 
 
 def test_learned_position_table_is_that_of_the_run(tmp_path: Path):
-    run = opened("gpt2", tmp_path, steps=2)
+    run = open_small_run("gpt2", tmp_path, steps=2)
     positions = position_table(run)
     assert (positions.kind, positions.name) == ("learned", run.name)
     np.testing.assert_array_equal(
@@ -69,7 +69,7 @@ def test_learned_position_table_is_that_of_the_run(tmp_path: Path):
         with pytest.raises(InputError, match=message):
             position_table(run, **arguments)
     with pytest.raises(InputError, match="no table of positions"):
-        position_table(opened("ngram", tmp_path, to="counted"))
+        position_table(open_small_run("ngram", tmp_path, to="counted"))
     with pytest.raises(InputError, match="even number"):
         position_table(width=7)
 
@@ -81,7 +81,7 @@ def test_position_plot_elements_do_not_overlap(learned: bool, tmp_path: Path, mo
     monkeypatch.setattr(
         position_embeddings, "figure_bytes", lambda figure, form: figures.append(figure) or figure_bytes(figure, form)
     )
-    positions = position_table(opened("gpt2", tmp_path, steps=2)) if learned else position_table()
+    positions = position_table(open_small_run("gpt2", tmp_path, steps=2)) if learned else position_table()
     position_embeddings.plot_positions(positions, "positions", "png")
     (figure,) = figures
     steps = next(axes for axes in figure.axes if "linear map" in axes.get_title())

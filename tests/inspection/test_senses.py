@@ -15,7 +15,7 @@ from forebear.inference.run import Run
 from forebear.inspection import embedding_plots
 from forebear.inspection.senses import ANY_CONTEXT_NOTE
 from forebear.inspection.senses import SAME_VECTOR_NOTE as IDENTICAL
-from small_runs import opened
+from small_runs import open_small_run
 
 SAME_IN_ANY_CONTEXT = IDENTICAL + ANY_CONTEXT_NOTE
 NAMES = ("Ivy", "Ben", "Min", "Tao", "Ann", "Joe", "Lin", "Bo")
@@ -36,7 +36,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
         "word2vec": {"steps": 2},
         "ngram": {},
     }
-    return {name: opened(name, folder, to=name, **own) for name, own in settings.items()}
+    return {name: open_small_run(name, folder, to=name, **own) for name, own in settings.items()}
 
 
 def plant_vectors(run: Run, monkeypatch: pytest.MonkeyPatch, spread: float) -> None:

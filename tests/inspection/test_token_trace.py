@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cue_word_runs import RunCache, labeled_sentences
 from forebear.data.labeled.examples import ChoiceExample, LabeledExample, QuestionExample, TaggedExample
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import train_tokenizer
@@ -17,12 +18,11 @@ from forebear.tasks.classification import Classification, PairClassification
 from forebear.tasks.multiple_choice import MultipleChoice
 from forebear.tasks.question_answering import QuestionAnswering
 from forebear.tasks.tagging import SequenceTagging
-from planted_runs import Runs, sentences
 
 
 @pytest.fixture(scope="module")
 def tokenizers() -> dict[str, Tokenizer]:
-    lines = [text for text, _ in sentences(60)]
+    lines = [text for text, _ in labeled_sentences(60)]
     sizes = {"words": None, "characters": None, "wordpiece": 150, "bytepair": 300}
     return {kind: train_tokenizer(kind, lines, size=size, min_count=1) for kind, size in sizes.items()}
 
@@ -74,7 +74,7 @@ def test_traced_words_follow_the_segmentation_of_the_language(tokenizers: dict[s
     assert words("characters", "a film") == ["a", "film"]
 
 
-def test_token_trace_sums_values_of_tokens_by_word(runs: Runs):
+def test_token_trace_sums_values_of_tokens_by_word(runs: RunCache):
     """Spans from `encode` give the expected sums."""
     run = runs("bert")
     text = "dreadful 讨厌 dog"

@@ -1,3 +1,3 @@
 """Fixtures of this folder."""
 
-from fixtures_using import cache, cutter, cutters, one_thread, tokenizer, tokenizers, words  # noqa: F401
+from fixtures_inference import cache, mask_tokenizer, mask_tokenizers, one_thread, tokenizer, tokenizers, word_tokenizer  # noqa: F401

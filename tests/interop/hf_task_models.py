@@ -22,7 +22,7 @@ from forebear.registry import model_spec
 from forebear.tasks.task import task_from_json
 from forebear.training.adaptation import Adaptation
 from forebear.training.run_folder import RunFolder
-from peers import BACK, BOTH_WAYS, VOCABULARY
+from hf_peers import BIDIRECTIONAL_CONFIG, CAUSAL_CONFIG, VOCABULARY
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -53,7 +53,7 @@ def save_hf_task_model(name: str, folder: Path, **config_overrides: Any) -> Any:
     transformers = pytest.importorskip("transformers")
     model_name, head = CLASSES[name]
     torch.manual_seed(3)
-    config_values = BACK if model_name in ("gpt", "gpt2") else BOTH_WAYS
+    config_values = CAUSAL_CONFIG if model_name in ("gpt", "gpt2") else BIDIRECTIONAL_CONFIG
     config_values = config_values | {"roberta": {"type_vocab_size": 1}, "albert": {"embedding_size": 10}}.get(
         model_name, {}
     )

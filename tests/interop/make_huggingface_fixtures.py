@@ -14,7 +14,7 @@ from pathlib import Path
 from safetensors.torch import save_file
 
 from forebear.interop.huggingface import read_huggingface
-from peers import Rows, peer_of, their_answers, their_pulls
+from hf_peers import Rows, peer_gradients, peer_outputs, random_peer
 
 FIXTURES = Path(__file__).parent / "fixtures"
 VOCABULARY, LENGTHS = 17, (5, 3, 8)
@@ -36,7 +36,7 @@ def write_fixture(model_name: str) -> None:
     class_name, config_values = HF_MODELS[model_name]
     folder = FIXTURES / model_name
     shutil.rmtree(folder, ignore_errors=True)
-    hf_model = peer_of(class_name, **config_values)
+    hf_model = random_peer(class_name, **config_values)
     hf_model.half().save_pretrained(folder)
     hf_model.float()  # with the values that were saved
     for file in folder.iterdir():
@@ -45,10 +45,10 @@ def write_fixture(model_name: str) -> None:
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
     heads = read_huggingface(folder).heads
-    rows = Rows.drawn(LENGTHS, segments=config.get("type_vocab_size", 1), vocabulary=VOCABULARY)
-    expected = {"tokens": rows.tokens, "segments": rows.segments, "asked": rows.asked, "pairs": rows.pairs}
-    expected |= {f"logits/{head}": value.detach() for head, value in their_answers(hf_model, rows, heads).items()}
-    gradients = their_pulls(hf_model, rows, heads)
+    rows = Rows.random(LENGTHS, segments=config.get("type_vocab_size", 1), vocabulary=VOCABULARY)
+    expected = {"tokens": rows.tokens, "segments": rows.segments, "asked": rows.token_targets, "pairs": rows.pairs}
+    expected |= {f"logits/{head}": value.detach() for head, value in peer_outputs(hf_model, rows, heads).items()}
+    gradients = peer_gradients(hf_model, rows, heads)
     expected |= {
         f"pull/{tensor_name}": value
         for tensor_name, value in gradients.items()

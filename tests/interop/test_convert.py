@@ -17,7 +17,7 @@ from forebear.inference.run import Run
 from forebear.interop import arpa, convert
 from forebear.statistical.ngram import language_model
 from forebear.training.load_model import NGRAM_STORE_FILE
-from small_runs import opened
+from small_runs import open_small_run
 
 FIXTURES = Path(__file__).parents[1] / "interop" / "fixtures"
 SENTENCES = ["The cat sat by the mat.", "The old fox saw the dog", "A zebra sat."]
@@ -33,7 +33,7 @@ def test_exported_gpt2_scores_and_generates_as_in_transformers_and_back(tmp_path
     transformers = pytest.importorskip("transformers")
     import torch
 
-    run = opened("gpt2", tmp_path, tokenizer="bytepair", steps=30, context=32)
+    run = open_small_run("gpt2", tmp_path, tokenizer="bytepair", steps=30, context=32)
     assert main(["export", str(run.folder.path), "--format", "huggingface", "--to", str(tmp_path / "theirs")]) == 0
     model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "theirs").eval()
     hf_tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
@@ -66,7 +66,7 @@ def test_imported_embedding_rows_without_a_token_are_dropped(tmp_path: Path):
     transformers = pytest.importorskip("transformers")
     import torch
 
-    run = opened("gpt2", tmp_path, tokenizer="bytepair", steps=5)
+    run = open_small_run("gpt2", tmp_path, tokenizer="bytepair", steps=5)
     run.export(tmp_path / "theirs")
     model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "theirs").eval()
     model.resize_token_embeddings(run.tokenizer.vocab_size + 7, mean_resizing=False)
@@ -82,7 +82,7 @@ def test_imported_embedding_rows_without_a_token_are_dropped(tmp_path: Path):
 def test_exported_ngram_scores_as_in_kenlm_and_back(tmp_path: Path):
     import kenlm
 
-    run = opened("ngram", tmp_path)
+    run = open_small_run("ngram", tmp_path)
     assert main(["export", str(run.folder.path), "--format", "arpa", "--to", str(tmp_path / "m.arpa")]) == 0
     model = kenlm.Model(str(tmp_path / "m.arpa"))
     for sentence in SENTENCES:
@@ -118,7 +118,7 @@ def test_exported_run_gives_the_logits_of_transformers_and_back_bit_for_bit(mode
     transformers = pytest.importorskip("transformers")
     import torch
 
-    run = opened(model_name, tmp_path, tokenizer=TOKENIZERS[model_name], steps=3)
+    run = open_small_run(model_name, tmp_path, tokenizer=TOKENIZERS[model_name], steps=3)
     assert main(["export", str(run.folder.path), "--to", str(tmp_path / "theirs")]) == 0
     model = getattr(transformers, AUTO_CLASSES[" ".join(run.heads)]).from_pretrained(tmp_path / "theirs").eval()
     hf_tokenizer, roles = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs"), run.tokenizer.special_roles
@@ -162,7 +162,7 @@ def test_exported_tokenizer_encodes_pairs_and_masks_as_in_training(tmp_path: Pat
     for model_name in ("bert", "roberta"):
         folder = tmp_path / model_name
         folder.mkdir()
-        run = opened(model_name, folder, tokenizer=TOKENIZERS[model_name], steps=1)
+        run = open_small_run(model_name, folder, tokenizer=TOKENIZERS[model_name], steps=1)
         run.export(folder / "theirs")
         hf_tokenizer, roles = transformers.AutoTokenizer.from_pretrained(folder / "theirs"), run.tokenizer.special_roles
         first, second = (run.tokenizer.encode(text).ids.tolist() for text in ("The cat sat.", "The dog"))
@@ -274,11 +274,11 @@ def test_import_refuses_vocabulary_larger_than_the_embedding(tmp_path: Path):
 
 
 def test_export_refuses_fields_that_transformers_does_not_support(tmp_path: Path):
-    run = opened("gpt", tmp_path, tokenizer="bytepair", steps=1, inner=40)
+    run = open_small_run("gpt", tmp_path, tokenizer="bytepair", steps=1, inner=40)
     with pytest.raises(InputError, match="of transformers always has 128"):
         run.export(tmp_path / "other")
     assert not (tmp_path / "other").exists()
-    run = opened("roberta", tmp_path, to="relu", tokenizer="bytepair", steps=1, activation="relu")
+    run = open_small_run("roberta", tmp_path, to="relu", tokenizer="bytepair", steps=1, activation="relu")
     with pytest.raises(InputError, match="hidden_act would be 'relu', and RoBERTa of transformers has 'gelu'"):
         run.export(tmp_path / "other")
 
@@ -318,7 +318,7 @@ def test_openai_gpt_archive_is_imported_scored_and_exported(tmp_path: Path, data
 
 
 def test_import_and_export_refuse_wrong_format_and_existing_files(tmp_path: Path):
-    run = opened("ngram", tmp_path)
+    run = open_small_run("ngram", tmp_path)
     with pytest.raises(InputError, match="it can be written as: arpa"):
         convert.export_run(run, "huggingface", str(tmp_path / "x"))
     (tmp_path / "there").mkdir()
@@ -334,7 +334,7 @@ def test_import_and_export_refuse_wrong_format_and_existing_files(tmp_path: Path
 
 def test_imported_arpa_run_rebuilds_its_lost_table_and_exports_alike(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(language_model, "MIN_COMPILED_NGRAMS", -1)
-    convert.export_run(opened("ngram", tmp_path), "arpa", str(tmp_path / "first.arpa"))
+    convert.export_run(open_small_run("ngram", tmp_path), "arpa", str(tmp_path / "first.arpa"))
     folder = convert.import_model(str(tmp_path / "first.arpa"), str(tmp_path / "back")).path
     for attempt, is_lost in enumerate((False, True)):
         if is_lost:

@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 import forebear as fb
-from command_line import Captured, refused, said, told
+from command_line import Captured, json_output, printed_output, refusal_message
 from forebear.cli.main import main
 from forebear.errors import ForebearError, InputError
 from forebear.inference.run import Run
@@ -168,11 +168,11 @@ def test_import_command_names_the_invalid_vector_file(
 ):
     (tmp_path / name).write_bytes(content)
     for limit_options in ((), ("--limit", "3")) if name != "odd.xyz" else ((),):
-        printed = refused(capsys, "import", str(tmp_path / name), "--to", str(tmp_path / "run"), *limit_options)
+        printed = refusal_message(capsys, "import", str(tmp_path / name), "--to", str(tmp_path / "run"), *limit_options)
         assert f"{name}: {message}" in printed, printed
         assert hint in printed
     if "fastText" in message:  # also where it is called a .vec
-        printed_with_format = refused(
+        printed_with_format = refusal_message(
             capsys, "import", str(tmp_path / name), "--to", str(tmp_path / "run"), "--format", "fasttext"
         )
         assert message in printed_with_format
@@ -183,7 +183,7 @@ def test_import_of_a_missing_vector_file_does_not_ask_the_hub(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch, name: str
 ):
     monkeypatch.chdir(tmp_path)
-    printed = refused(capsys, "import", name, "--to", "run", "--limit", "3")
+    printed = refusal_message(capsys, "import", name, "--to", "run", "--limit", "3")
     assert f"{name}: there is no such folder or file" in printed
     assert "word vectors" in printed
 
@@ -279,11 +279,13 @@ def test_import_command_skips_bad_bytes_and_export_command_writes_the_rest(tmp_p
     path = write_vectors(tmp_path)
     path.write_bytes(path.read_bytes().replace(b"king", b"k\xffng"))
     run = tmp_path / "run"
-    assert "is no UTF-8" in refused(capsys, "import", path, "--to", run)
+    assert "is no UTF-8" in refusal_message(capsys, "import", path, "--to", run)
     options = ["--on-bad-bytes", "skip", "--limit", "6", "--format", "word2vec"]
-    output = told(capsys, "import", path, "--to", run, *options)
+    output = json_output(capsys, "import", path, "--to", run, *options)
     assert (output["milestone"], output["parameters"]) == ("word2vec", 24)
     assert output["notes"][0] == "1 word is no UTF-8, left out (line 7)"
-    said(capsys, "export", run, "--format", "glove", "--to", tmp_path / "out.txt")
+    printed_output(capsys, "export", run, "--format", "glove", "--to", tmp_path / "out.txt")
     assert word_vectors.read_word_vectors(tmp_path / "out.txt").words == ["the", "北京", "😀", "</s>", "<unk>", "10"]
-    assert "--heads is for OpenAI" in refused(capsys, "import", path, "--to", tmp_path / "other", "--heads", "2")
+    assert "--heads is for OpenAI" in refusal_message(
+        capsys, "import", path, "--to", tmp_path / "other", "--heads", "2"
+    )

@@ -27,7 +27,7 @@ from forebear.interop.huggingface import read_huggingface
 from forebear.objectives.input_format import InputFormat
 from forebear.tasks.task import task_from_json
 from forebear.training.adaptation import Adaptation
-from peers import VOCABULARY, Rows, model_of
+from hf_peers import VOCABULARY, Rows, build_model
 
 pytest.importorskip("transformers")
 
@@ -78,9 +78,9 @@ def test_imported_task_model_gives_the_logits_of_transformers(name: str, tmp_pat
     assert checkpoint.task is not None
     adaptation = Adaptation(dropout=checkpoint.adaptation["dropout"], language=checkpoint.adaptation["language"])
     model = adaptation.build_model(
-        model_of(model_name, checkpoint.fields), task_from_json(checkpoint.task), input_format
+        build_model(model_name, checkpoint.fields), task_from_json(checkpoint.task), input_format
     ).load(checkpoint.tensors)
-    rows = Rows.drawn(segments=1 if model_name in ("gpt", "gpt2", "roberta") else 2)
+    rows = Rows.random(segments=1 if model_name in ("gpt", "gpt2", "roberta") else 2)
     inputs = {
         name: value for name, value in rows.inputs.items() if name != "segments" or model_name in MODELS_WITH_SEGMENTS
     }

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from forebear.interop.huggingface import ForeignCheckpoint, read_huggingface
 from forebear.interop.tensor_names import ARCHITECTURES
 from forebear.nn.model import Model
-from peers import Rows, model_of, our_answers, our_pulls
+from hf_peers import Rows, build_model, model_gradients, model_outputs
 
 FIXTURES = Path(__file__).parent / "fixtures"
 VOCABULARY, LENGTHS = 17, (5, 3, 8)
@@ -23,7 +23,9 @@ def load_fixture(model_name: str) -> tuple[ForeignCheckpoint, Model, Rows, dict[
     expected = load_file(FIXTURES / model_name / "expected.safetensors")
     rows = Rows(expected["tokens"], expected["segments"], LENGTHS, expected["asked"], expected["pairs"])
     model = (
-        model_of(checkpoint.model, checkpoint.fields, VOCABULARY).with_heads(checkpoint.heads).load(checkpoint.tensors)
+        build_model(checkpoint.model, checkpoint.fields, VOCABULARY)
+        .with_heads(checkpoint.heads)
+        .load(checkpoint.tensors)
     )
     return checkpoint, model, rows, expected
 
@@ -32,18 +34,20 @@ def load_fixture(model_name: str) -> tuple[ForeignCheckpoint, Model, Rows, dict[
 def test_imported_fixture_gives_the_stored_logits_of_transformers(model_name: str):
     checkpoint, model, rows, expected = load_fixture(model_name)
     assert (checkpoint.model, checkpoint.report.skipped_tensors, checkpoint.report.missing) == (model_name, {}, {})
-    logits = our_answers(model.eval(), rows, checkpoint.heads)
+    logits = model_outputs(model.eval(), rows, checkpoint.heads)
     assert {f"logits/{head}" for head in logits} == {name for name in expected if name.startswith("logits/")}
     for head, value in logits.items():
         torch.testing.assert_close(value, expected[f"logits/{head}"], rtol=0, atol=1e-4)
-        single_row_logits = [our_answers(model, rows.one(row), checkpoint.heads)[head] for row in range(len(LENGTHS))]
+        single_row_logits = [
+            model_outputs(model, rows.single(row), checkpoint.heads)[head] for row in range(len(LENGTHS))
+        ]
         torch.testing.assert_close(torch.cat(single_row_logits), expected[f"logits/{head}"], rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("model_name", ARCHITECTURES)
 def test_imported_fixture_gives_the_stored_gradients_of_transformers(model_name: str):
     _, model, rows, stored = load_fixture(model_name)
-    gradients = our_pulls(model, model_name, rows, before=2 if model_name == "roberta" else 0, depth=2)
+    gradients = model_gradients(model, model_name, rows, num_offset_rows=2 if model_name == "roberta" else 0, depth=2)
     expected = {name.removeprefix("pull/"): value for name, value in stored.items() if name.startswith("pull/")}
     assert len(expected) >= 6
     for name, value in expected.items():

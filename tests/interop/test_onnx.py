@@ -16,7 +16,7 @@ from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import ForebearError, InputError
 from forebear.inference.run import Run
 from forebear.interop import onnx
-from small_runs import opened
+from small_runs import open_small_run
 
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
@@ -65,7 +65,7 @@ def test_onnx_logits_equal_those_of_transformers(
 ):
     transformers = pytest.importorskip("transformers")
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
-    run = opened(model_name, tmp_path, steps=5)
+    run = open_small_run(model_name, tmp_path, steps=5)
     run.export(tmp_path / "theirs")
     run.export(tmp_path / "run.onnx", format="onnx")
     model = getattr(transformers, class_name).from_pretrained(tmp_path / "theirs").eval()

@@ -14,8 +14,8 @@ from forebear.nn.model import Model
 from forebear.objectives.input_format import InputFormat
 from forebear.tasks.task import task_from_json
 from forebear.training.adaptation import Adaptation
-from peers import Rows, inputs_for, model_of
-from small_runs import TRANSFORMERS
+from hf_peers import Rows, build_model, model_inputs
+from small_runs import TRANSFORMER_MODELS
 
 SMALL_MODEL = {"width": 24, "depth": 2, "heads": 3, "context": 20}
 TASKS: dict[str, dict[str, Any]] = {
@@ -39,7 +39,7 @@ def with_large_weights(model: Model) -> Model:
 @torch.inference_mode()
 def assert_padding_has_no_effect(model: Model, extra_padding: int = 0) -> None:
     segment_embedding: Any = model.encoder.embedding.segment  # pyright: ignore[reportAttributeAccessIssue]
-    rows = Rows.drawn(segments=1 if segment_embedding is None else segment_embedding.num_embeddings)
+    rows = Rows.random(segments=1 if segment_embedding is None else segment_embedding.num_embeddings)
     inputs, mask = rows.padded(), rows.padded()["attention_mask"].bool()
     if extra_padding:  # padding is random tokens, and longer than any row needs
         noise = torch.randint(5, 30, (len(mask), extra_padding), generator=torch.Generator().manual_seed(1))
@@ -49,7 +49,7 @@ def assert_padding_has_no_effect(model: Model, extra_padding: int = 0) -> None:
         mask = inputs["attention_mask"].bool()
     padded = PaddedModel(model).eval()
     padded_outputs = dict(zip(padded.outputs, padded(*(inputs[name] for name in padded.inputs)), strict=True))
-    states = model.encoder(**inputs_for(model, rows))
+    states = model.encoder(**model_inputs(model, rows))
     expected = {"last_hidden_state": states.last}
     single = len(model.heads) == 1
     expected |= {"logits" if single else f"{name}_logits": head(states) for name, head in model.heads.items()}
@@ -61,10 +61,10 @@ def assert_padding_has_no_effect(model: Model, extra_padding: int = 0) -> None:
 
 
 @pytest.mark.parametrize("extra_padding", [0, 5])
-@pytest.mark.parametrize("name", TRANSFORMERS)
+@pytest.mark.parametrize("name", TRANSFORMER_MODELS)
 def test_padded_model_equals_unpadded_for_every_model(name: str, extra_padding: int):
     assert_padding_has_no_effect(
-        with_large_weights(model_of(name, SMALL_MODEL | ({"table": 10} if name == "albert" else {}))), extra_padding
+        with_large_weights(build_model(name, SMALL_MODEL | ({"table": 10} if name == "albert" else {}))), extra_padding
     )
 
 
@@ -72,7 +72,7 @@ def test_padded_model_equals_unpadded_for_every_model(name: str, extra_padding: 
 @pytest.mark.parametrize("pooling", ["first", "last", "mean", "max"])
 @pytest.mark.parametrize("task", TASKS)
 def test_padded_model_equals_unpadded_for_every_task_head_and_pooling(task: str, pooling: Any, how: Any):
-    model = model_of("bert", SMALL_MODEL)
+    model = build_model("bert", SMALL_MODEL)
     adapted = Adaptation(how=how).build_model(
         model, task_from_json(TASKS[task]), InputFormat((0,), (2,), (2,), pooling=pooling, segments=True)
     )
@@ -80,7 +80,7 @@ def test_padded_model_equals_unpadded_for_every_task_head_and_pooling(task: str,
 
 
 def test_padded_model_refuses_other_encoders_and_unknown_heads():
-    model = model_of("bert", SMALL_MODEL)
+    model = build_model("bert", SMALL_MODEL)
     with pytest.raises(InputError, match="only a Transformer"):
         PaddedModel(Model(PoolerHead(4, 2), {}))
     model_with_unknown_head = PaddedModel(with_large_weights(Model(model.encoder, {"strange": torch.nn.Identity()})))

@@ -16,7 +16,7 @@ import torch
 from forebear.errors import InputError
 from forebear.interop import openai_gpt
 from forebear.interop.tensor_names import GPT, to_hf_names
-from peers import Rows, model_of, our_answers
+from hf_peers import Rows, build_model, model_outputs
 
 FIXTURE = "weights/openai_gpt_fixture"
 
@@ -82,13 +82,13 @@ def test_openai_gpt_fixture_gives_the_states_of_transformers(data):
     hf_tensors = to_hf_names(GPT.name_map, checkpoint.tensors, depth=2)
     hf_outputs = hf_model.load_state_dict(hf_tensors, strict=False)
     assert (hf_outputs.missing_keys, hf_outputs.unexpected_keys) == (["lm_head.weight"], [])
-    model = model_of("gpt", checkpoint.fields, 50).load(checkpoint.tensors).eval()
-    rows = Rows.drawn((12,), vocabulary=50)
+    model = build_model("gpt", checkpoint.fields, 50).load(checkpoint.tensors).eval()
+    rows = Rows.random((12,), vocabulary=50)
     hf_outputs = hf_model(rows.tokens[None], output_hidden_states=True)
     states = model.encoder(rows.tokens, [12])
     for layer, expected in zip(states.layers, hf_outputs.hidden_states, strict=True):
         torch.testing.assert_close(layer, expected[0], rtol=0, atol=1e-5)
-    torch.testing.assert_close(our_answers(model, rows, ("next",))["next"], hf_outputs.logits[0], rtol=0, atol=1e-4)
+    torch.testing.assert_close(model_outputs(model, rows, ("next",))["next"], hf_outputs.logits[0], rtol=0, atol=1e-4)
 
 
 def test_openai_gpt_fixture_equals_a_numpy_implementation(data):
@@ -138,7 +138,7 @@ def test_openai_gpt_fixture_equals_a_numpy_implementation(data):
         x = norm(x + inner @ output_weight + output_bias, norm_2, norm_2_bias)
     checkpoint = openai_gpt.read_openai_gpt(data / FIXTURE / "transformer_small.tar.gz", heads=2)
     states = (
-        model_of("gpt", checkpoint.fields, 50)
+        build_model("gpt", checkpoint.fields, 50)
         .load(checkpoint.tensors)
         .eval()
         .encoder(torch.from_numpy(ids), [len(ids)])
@@ -154,7 +154,7 @@ def test_openai_gpt_published_model_gives_the_published_vectors(data):
     h5py = pytest.importorskip("h5py")
     checkpoint = openai_gpt.read_openai_gpt(path)
     model = (
-        model_of("gpt", checkpoint.fields, len(checkpoint.tensors["encoder.embedding.token.weight"]))
+        build_model("gpt", checkpoint.fields, len(checkpoint.tensors["encoder.embedding.token.weight"]))
         .load(checkpoint.tensors)
         .eval()
     )

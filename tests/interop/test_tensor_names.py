@@ -16,7 +16,7 @@ from forebear.errors import ForebearError, InputError
 from forebear.interop.huggingface import model_name_of, read_huggingface, trim_vocabulary, write_huggingface
 from forebear.interop.tensor_names import ARCHITECTURES, TOKEN_TABLE, UNUSED_HEAD_NOTE, UNUSED_TASK_NOTE
 from forebear.models.roberta import RobertaSpec
-from peers import SPECIALS, model_of
+from hf_peers import SPECIALS, build_model
 
 FIXTURES = Path(__file__).parent / "fixtures"
 Tensors = dict[str, torch.Tensor]
@@ -284,10 +284,10 @@ def test_export_skips_and_names_heads_unknown_to_transformers(tmp_path):
     fields = {"width": 8, "depth": 1, "heads": 2, "context": 9}
     pair_head = {
         name: tensor
-        for name, tensor in model_of("bert", fields).initialize(0).tensors().items()
+        for name, tensor in build_model("bert", fields).initialize(0).tensors().items()
         if "heads.pair" in name
     }
-    tensors = model_of("roberta", fields).initialize(0).tensors() | pair_head
+    tensors = build_model("roberta", fields).initialize(0).tensors() | pair_head
     assert "heads.pair.choose.weight" in tensors
     notes = write_huggingface(tmp_path, "roberta", asdict(RobertaSpec(**fields)), tensors, SPECIALS)
     assert notes == ["RoBERTa of transformers has no head for 'pair': it is left out"]
@@ -297,7 +297,7 @@ def test_export_skips_and_names_heads_unknown_to_transformers(tmp_path):
 
 
 def test_model_refuses_heads_it_does_not_have():
-    model = model_of("bert", {"width": 8, "depth": 1, "heads": 2, "context": 9})
+    model = build_model("bert", {"width": 8, "depth": 1, "heads": 2, "context": 9})
     with pytest.raises(ForebearError, match="cannot have a head next"):
         model.with_heads(["token", "next"])
     assert list(model.with_heads(["pair"]).heads) == ["pair"]

@@ -22,7 +22,7 @@ from forebear.inference.run import Run
 from forebear.models.nnlm import NNLMSpec
 from forebear.objectives.input_format import InputFormat
 from forebear.training.adaptation import Adaptation
-from small_runs import opened
+from small_runs import open_small_run
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +52,7 @@ def test_nnlm_spec_refuses_invalid_values(fields: dict[str, object]):
 
 @pytest.mark.parametrize("fields", [{"context": 1}, {"direct": True}, {"softmax": "full"}, {"inner": 50}])
 def test_nnlm_variants_beat_the_unigram_baseline(fields: dict[str, object], tmp_path: Path):
-    metadata = opened("nnlm", tmp_path, **fields).metadata
+    metadata = open_small_run("nnlm", tmp_path, **fields).metadata
     assert metadata["metrics"]["held_out"]["nats_per_token"] < 0.8 * metadata["unigram_nats"]
 
 
@@ -61,7 +61,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("nnlm")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FOREBEAR_CACHE", str(folder / "cache"))
-        return opened("nnlm", folder, inner=20)
+        return open_small_run("nnlm", folder, inner=20)
 
 
 def test_nnlm_embeds_layers_of_different_width(run: Run):
@@ -119,7 +119,7 @@ def test_nnlm_vocabulary_can_be_extended(grouped: bool, tmp_path: Path, monkeypa
     from forebear.nn import softmax
 
     monkeypatch.setattr(softmax, "NUM_FREQUENT", 20)
-    parent = opened("nnlm", tmp_path, softmax="adaptive" if grouped else "full")
+    parent = open_small_run("nnlm", tmp_path, softmax="adaptive" if grouped else "full")
     assert bool(len(parent.network.heads["next"].softmax.groups)) == grouped
     (tmp_path / "words.txt").write_text("hilltop\nbankside\n", encoding="utf-8")
     warm_start = InitFrom.for_run(str(parent.folder.path), str(tmp_path / "words.txt"))

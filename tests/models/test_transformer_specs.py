@@ -18,7 +18,7 @@ from forebear.models.bert import BertSpec
 from forebear.models.gpt import GPTSpec
 from forebear.models.roberta import RobertaSpec
 from forebear.registry import model_spec
-from small_runs import text
+from small_runs import small_text
 
 BERT_FAMILY = ("bert", "ernie", "roberta", "albert")
 
@@ -88,7 +88,7 @@ def planned(name: str, file: Path, **settings: Any):
 @pytest.mark.parametrize("name", ["bert", "ernie"])
 def test_nsp_on_one_document_is_refused_before_writing(name: str, tmp_path: Path):
     file = tmp_path / "novel.txt"
-    file.write_text(text(20).replace("\n\n", "\n"), encoding="utf-8")
+    file.write_text(small_text(20).replace("\n\n", "\n"), encoding="utf-8")
     with pytest.raises(InputError, match="is one document") as refused:
         run_pretraining(planned(name, file), tmp_path / "run")
     assert "--pairs none" in refused.value.hint
@@ -99,7 +99,7 @@ def test_nsp_on_one_document_is_refused_before_writing(name: str, tmp_path: Path
 
 def test_sop_trains_on_one_document(tmp_path: Path):
     file = tmp_path / "novel.txt"
-    file.write_text(text(20).replace("\n\n", "\n"), encoding="utf-8")
+    file.write_text(small_text(20).replace("\n\n", "\n"), encoding="utf-8")
     assert run_pretraining(planned("albert", file, table=8), tmp_path / "run").is_finished
 
 

@@ -9,14 +9,14 @@ from torch import nn
 from forebear.errors import ForebearError, InputError
 from forebear.nn.encode_rows import compile_blocks
 from forebear.nn.model import Model
-from peers import Rows, inputs_for, model_of
+from hf_peers import Rows, build_model, model_inputs
 
 
 def test_compiled_blocks_give_equal_outputs(monkeypatch: pytest.MonkeyPatch):
     """The compiler only counts calls: torch's own takes minutes."""
     model, rows, called = (
-        model_of("bert", {"width": 24, "depth": 2, "heads": 3, "context": 20}).initialize(1).eval(),
-        Rows.drawn(),
+        build_model("bert", {"width": 24, "depth": 2, "heads": 3, "context": 20}).initialize(1).eval(),
+        Rows.random(),
         [],
     )
 
@@ -26,10 +26,10 @@ def test_compiled_blocks_give_equal_outputs(monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr(torch, "compile", compiler)
     with torch.inference_mode():
-        before = model.encoder(**inputs_for(model, rows)).last
+        before = model.encoder(**model_inputs(model, rows)).last
         compile_blocks(model)
         assert len(called) == 2  # each block was called once to compile it
-        after = model.encoder(**inputs_for(model, rows)).last
+        after = model.encoder(**model_inputs(model, rows)).last
     assert called[2:] == [len(rows.tokens)] * 2
     assert torch.equal(before, after)
 
@@ -42,7 +42,7 @@ def test_missing_compiler_and_other_networks_are_reported(monkeypatch: pytest.Mo
         return fail
 
     monkeypatch.setattr(torch, "compile", broken)
-    model = model_of("gpt2", {"width": 24, "depth": 1, "heads": 3, "context": 20}).initialize(1)
+    model = build_model("gpt2", {"width": 24, "depth": 1, "heads": 3, "context": 20}).initialize(1)
     with pytest.raises(ForebearError, match="cannot compile the network here: InvalidCxx") as caught:
         compile_blocks(model)
     assert "--compile" in caught.value.hint

@@ -13,8 +13,8 @@ from forebear.nn import encode_rows
 from forebear.nn.encode_rows import PackedEncoder, pack_for_batch, pooled_vectors, token_vectors
 from forebear.nn.model import Model
 from forebear.nn.weight_packing import can_pack
-from peers import Rows, inputs_for, model_of
-from small_runs import TRANSFORMERS
+from hf_peers import Rows, build_model, model_inputs
+from small_runs import TRANSFORMER_MODELS
 
 SMALL = {"width": 24, "depth": 3, "heads": 3, "context": 20}
 pytestmark = pytest.mark.skipif(not can_pack(torch.zeros(2, 2)), reason="this torch does not pack weights")
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not can_pack(torch.zeros(2, 2)), reason="this to
 
 def random_model(name: str, factor: float = 4) -> Model:
     """Large parameters, so that all of them matter; a smaller `factor` avoids rounding errors."""
-    model = model_of(name, SMALL | ({"table": 10} if name == "albert" else {})).initialize(3)
+    model = build_model(name, SMALL | ({"table": 10} if name == "albert" else {})).initialize(3)
     generator = torch.Generator().manual_seed(4)
     with torch.no_grad():
         for value in model.parameters():
@@ -30,15 +30,15 @@ def random_model(name: str, factor: float = 4) -> Model:
     return model.eval()
 
 
-@pytest.mark.parametrize("name", TRANSFORMERS)
+@pytest.mark.parametrize("name", TRANSFORMER_MODELS)
 @torch.inference_mode()
 def test_packed_encoder_equals_transformer(name: str):
     model = random_model(name)
     table = model.encoder.embedding.segment
-    rows = Rows.drawn((9, 4, 9, 13, 1, 20), segments=1 if table is None else table.num_embeddings)
+    rows = Rows.random((9, 4, 9, 13, 1, 20), segments=1 if table is None else table.num_embeddings)
     packed = PackedEncoder(model.encoder)
     for positions in (None, torch.tensor([0, 9, 12, 30, 55])):
-        inputs = inputs_for(model, rows)
+        inputs = model_inputs(model, rows)
         expected, actual = model.encoder(**inputs, positions=positions), packed(**inputs, positions=positions)
         assert len(actual.layers) == len(expected.layers)
         assert actual.lengths == expected.lengths
@@ -49,7 +49,7 @@ def test_packed_encoder_equals_transformer(name: str):
 
 
 def test_logits_with_packed_encoder_equal_original(monkeypatch: pytest.MonkeyPatch):
-    model, rows = random_model("bert"), Rows.drawn()
+    model, rows = random_model("bert"), Rows.random()
     monkeypatch.setattr(encode_rows, "MIN_PACKED_TOKENS", 1)
     fast = pack_for_batch(model, 10)
     assert isinstance(fast.encoder, PackedEncoder)
@@ -85,10 +85,10 @@ def test_packed_encoder_calls_overridden_layers():
         doubled = Doubled(24, 96)
         doubled.load_state_dict(block.expand.state_dict())
         block.expand = doubled
-    rows = Rows.drawn()
+    rows = Rows.random()
     with torch.inference_mode():
         expected, actual = (
-            encoder(**inputs_for(model, rows)).last for encoder in (model.encoder, PackedEncoder(model.encoder))
+            encoder(**model_inputs(model, rows)).last for encoder in (model.encoder, PackedEncoder(model.encoder))
         )
     assert (expected - actual).abs().max() < 3e-5 * max(1, actual.abs().max())
 

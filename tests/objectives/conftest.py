@@ -1,3 +1,3 @@
 """Fixtures of this folder."""
 
-from fixtures_vectors import kept  # noqa: F401
+from fixtures_embeddings import cooccurrence_cache  # noqa: F401

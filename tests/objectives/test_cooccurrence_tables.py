@@ -19,7 +19,7 @@ from forebear.data.corpus.subset import Subset
 from forebear.errors import ForebearError, InputError
 from forebear.objectives import cooccurrence
 from forebear.objectives.cooccurrence import CooccurrenceTable, count_cooccurrences
-from small_portions import Ids, portion_of, random_text
+from small_subsets import DocumentIds, random_documents, subset_of
 
 WORDS = 7  # ids; 0 is never counted
 SETTINGS: dict[str, Any] = {"vocabulary": WORDS, "window": 2, "unit": "document", "blocked_ids": frozenset({0})}
@@ -27,7 +27,7 @@ sentences = st.lists(st.integers(0, WORDS - 1), min_size=1, max_size=8)
 texts = st.lists(st.lists(sentences, min_size=1, max_size=3), min_size=1, max_size=5)
 
 
-def reference_counts(text: Ids, window: int, unit: str, never: frozenset[int]) -> np.ndarray:
+def reference_counts(text: DocumentIds, window: int, unit: str, never: frozenset[int]) -> np.ndarray:
     table = np.zeros((WORDS, WORDS))
     units = [s for d in text for s in d] if unit == "sentence" else [[w for s in d for w in s] for d in text]
     for tokens in units:
@@ -48,13 +48,13 @@ def dense(table: CooccurrenceTable, words: int = WORDS) -> np.ndarray:
 
 @settings(max_examples=40)
 @given(text=texts, window=st.integers(1, 20), unit=st.sampled_from(["sentence", "document"]), piece=st.integers(1, 9))
-def test_cooccurrence_counts_equal_reference_counts(text: Ids, window: int, unit: str, piece: int):
+def test_cooccurrence_counts_equal_reference_counts(text: DocumentIds, window: int, unit: str, piece: int):
     never, tables = frozenset({0}), []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cooccurrence, "BAND_ROWS", 2)
         for size in (cooccurrence.CHUNK_TOKENS, piece):  # in one chunk, and in many
             patch.setattr(cooccurrence, "CHUNK_TOKENS", size)
-            source = portion_of(text, key=f"{size}")
+            source = subset_of(text, key=f"{size}")
             tables.append(
                 count_cooccurrences(source, vocabulary=WORDS, window=window, unit=unit, blocked_ids=never, max_memory=0)
             )
@@ -70,7 +70,7 @@ def test_cooccurrence_counts_equal_reference_counts(text: Ids, window: int, unit
 
 @pytest.mark.parametrize("longest", [1 << 22, 60])  # large and minimal bands of rows
 def test_cooccurrence_counts_with_little_memory_are_bit_identical(monkeypatch: pytest.MonkeyPatch, longest: int):
-    text, merges, tables = random_text(200, 5000), [], []
+    text, merges, tables = random_documents(200, 5000), [], []
     monkeypatch.setattr(cooccurrence, "MAX_BAND_ENTRIES", longest)
     plain_add = cooccurrence._OnDiskRows.add
     monkeypatch.setattr(cooccurrence._OnDiskRows, "add", lambda self, chunk: (merges.append(1), plain_add(self, chunk)))
@@ -78,7 +78,7 @@ def test_cooccurrence_counts_with_little_memory_are_bit_identical(monkeypatch: p
         monkeypatch.setattr(cooccurrence, "CHUNK_TOKENS", piece)
         monkeypatch.setattr(cooccurrence, "BUFFER_ENTRIES", 300)
         tables.append(
-            count_cooccurrences(portion_of(text, key), vocabulary=200, window=5, unit="document", max_memory=0)
+            count_cooccurrences(subset_of(text, key), vocabulary=200, window=5, unit="document", max_memory=0)
         )
         assert (len(merges) > 10) == (key == "in parts")
     for name in cooccurrence.ARRAYS:
@@ -90,14 +90,14 @@ def test_cooccurrence_counts_with_little_memory_are_bit_identical(monkeypatch: p
 
 def test_line_of_a_million_tokens_is_counted_to_its_end():
     text = [[[1, 2] * 500_000 + [3]]]
-    table = dense(count_cooccurrences(portion_of(text, "long"), vocabulary=4, window=1, unit="sentence"), 4)
+    table = dense(count_cooccurrences(subset_of(text, "long"), vocabulary=4, window=1, unit="sentence"), 4)
     assert table[1, 2] == table[2, 1] == 999_999
     assert table[2, 3] == table[3, 2] == 1
 
 
-def test_cooccurrence_table_is_cached(kept: Path, monkeypatch: pytest.MonkeyPatch):
+def test_cooccurrence_table_is_cached(cooccurrence_cache: Path, monkeypatch: pytest.MonkeyPatch):
     progress_calls: list[tuple[int, int]] = []
-    source = portion_of(random_text(WORDS, 300))
+    source = subset_of(random_documents(WORDS, 300))
     first = count_cooccurrences(
         source, **SETTINGS, progress=lambda *progress_values: progress_calls.append(progress_values)
     )
@@ -106,37 +106,41 @@ def test_cooccurrence_table_is_cached(kept: Path, monkeypatch: pytest.MonkeyPatc
     assert progress_calls[-1][0] == progress_calls[-1][1]
     monkeypatch.setattr(cooccurrence, "_write_table", lambda *arguments: pytest.fail("counted again"))
     assert np.array_equal(count_cooccurrences(source, **SETTINGS).counts, first.counts)
-    assert [item.name for item in kept.iterdir()] == [next(kept.iterdir()).name], "nothing else is left"
+    assert [item.name for item in cooccurrence_cache.iterdir()] == [next(cooccurrence_cache.iterdir()).name], (
+        "nothing else is left"
+    )
     assert not first.counts.flags.writeable
 
 
 @pytest.mark.parametrize(
     "other", [{"window": 3}, {"unit": "sentence"}, {"blocked_ids": frozenset({1})}, {"vocabulary": 8}, "fewer units"]
 )
-def test_other_settings_make_another_cached_table(kept: Path, other: Any):
-    source = portion_of(random_text(WORDS, 300))
+def test_other_settings_make_another_cached_table(cooccurrence_cache: Path, other: Any):
+    source = subset_of(random_documents(WORDS, 300))
     count_cooccurrences(source, **SETTINGS)
     if isinstance(other, str):
         count_cooccurrences(Subset(source.corpus, source.units[1:]), **SETTINGS)
     else:
         count_cooccurrences(source, **SETTINGS | other)
-    assert len(list(kept.iterdir())) == 2
+    assert len(list(cooccurrence_cache.iterdir())) == 2
 
 
 @pytest.mark.parametrize("name", ["counts.npy", cooccurrence.METADATA_FILE])
 @pytest.mark.parametrize("damage", [b"", b"nonsense", None])
-def test_damaged_cached_table_is_counted_again(kept: Path, name: str, damage: bytes | None):
-    source = portion_of(random_text(WORDS, 300))
+def test_damaged_cached_table_is_counted_again(cooccurrence_cache: Path, name: str, damage: bytes | None):
+    source = subset_of(random_documents(WORDS, 300))
     expected = dense(count_cooccurrences(source, **SETTINGS))
-    (folder,) = kept.iterdir()
+    (folder,) = cooccurrence_cache.iterdir()
     (folder / name).unlink() if damage is None else (folder / name).write_bytes(damage)
     with pytest.raises(ForebearError):
         CooccurrenceTable.open(folder)
     assert np.array_equal(dense(count_cooccurrences(source, **SETTINGS)), expected)
 
 
-def test_full_disk_while_counting_is_reported_and_leaves_no_files(kept: Path, monkeypatch: pytest.MonkeyPatch):
-    source = portion_of(random_text(WORDS, 300))
+def test_full_disk_while_counting_is_reported_and_leaves_no_files(
+    cooccurrence_cache: Path, monkeypatch: pytest.MonkeyPatch
+):
+    source = subset_of(random_documents(WORDS, 300))
 
     def append_on_full_disk(*arguments: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -146,50 +150,50 @@ def test_full_disk_while_counting_is_reported_and_leaves_no_files(kept: Path, mo
         with pytest.raises(ForebearError, match="No space left") as error:
             count_cooccurrences(source, **SETTINGS)
     assert "FOREBEAR_CACHE" in error.value.hint
-    assert not list(kept.iterdir()), "nothing takes up the room that there is not"
+    assert not list(cooccurrence_cache.iterdir()), "nothing takes up the room that there is not"
     assert len(count_cooccurrences(source, **SETTINGS))
-    assert len(list(kept.iterdir())) == 1
+    assert len(list(cooccurrence_cache.iterdir())) == 1
 
 
 KILLED_PROGRAM = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
-from small_portions import portion_of, random_text
+from small_subsets import random_documents, subset_of
 from forebear.objectives import cooccurrence
 def die(*given): os.kill(os.getpid(), signal.SIGKILL)
 setattr(cooccurrence, sys.argv[2], die)
-cooccurrence.count_cooccurrences(portion_of(random_text(7, 300)), vocabulary=7, window=2, unit="document",
+cooccurrence.count_cooccurrences(subset_of(random_documents(7, 300)), vocabulary=7, window=2, unit="document",
     blocked_ids=frozenset({0}))
 """
 
 
 @pytest.mark.parametrize("moment", ["tile_entries", "write_json", "sync_folder"])
-def test_killed_count_starts_again_without_partial_table(kept: Path, moment: str):
+def test_killed_count_starts_again_without_partial_table(cooccurrence_cache: Path, moment: str):
     process = subprocess.run(
         [sys.executable, "-c", KILLED_PROGRAM, str(Path(__file__).parents[1]), moment], env=dict(os.environ)
     )
     assert process.returncode == -signal.SIGKILL
-    finished = [item for item in kept.iterdir() if not item.name.endswith(".part")]
+    finished = [item for item in cooccurrence_cache.iterdir() if not item.name.endswith(".part")]
     assert len(finished) == (moment == "sync_folder"), "only what is whole has its name"
-    source = portion_of(random_text(WORDS, 300))
+    source = subset_of(random_documents(WORDS, 300))
     table = count_cooccurrences(source, **SETTINGS)
-    expected = reference_counts(random_text(WORDS, 300), 2, "document", frozenset({0}))
+    expected = reference_counts(random_documents(WORDS, 300), 2, "document", frozenset({0}))
     assert np.allclose(dense(table), expected, rtol=1e-6)
-    assert len([item for item in kept.iterdir() if not item.name.endswith(".part")]) == 1
+    assert len([item for item in cooccurrence_cache.iterdir() if not item.name.endswith(".part")]) == 1
 
 
 def test_counting_refuses_ids_beyond_vocabulary_and_invalid_settings():
     with pytest.raises(InputError, match="the id 6"):
-        count_cooccurrences(portion_of([[[1, 6]]]), vocabulary=6, window=2, unit="document")
+        count_cooccurrences(subset_of([[[1, 6]]]), vocabulary=6, window=2, unit="document")
     with pytest.raises(InputError, match="window"):
-        count_cooccurrences(portion_of([[[1, 6]]]), vocabulary=7, window=0, unit="document")
+        count_cooccurrences(subset_of([[[1, 6]]]), vocabulary=7, window=0, unit="document")
     with pytest.raises(InputError, match="unit"):
-        count_cooccurrences(portion_of([[[1, 6]]]), vocabulary=7, window=1, unit="page")
+        count_cooccurrences(subset_of([[[1, 6]]]), vocabulary=7, window=1, unit="page")
 
 
 def test_text_without_cooccurrences_gives_cached_empty_table(monkeypatch: pytest.MonkeyPatch):
     for text in ([[[1]]], [[[0, 1, 0]]], [[[0]]], [[[1]], [[2]]]):
-        assert len(count_cooccurrences(portion_of(text), **SETTINGS)) == 0
+        assert len(count_cooccurrences(subset_of(text), **SETTINGS)) == 0
         with monkeypatch.context() as patch:
             patch.setattr(cooccurrence, "_write_table", lambda *arguments: pytest.fail("counted again"))
-            assert len(count_cooccurrences(portion_of(text), **SETTINGS)) == 0
+            assert len(count_cooccurrences(subset_of(text), **SETTINGS)) == 0

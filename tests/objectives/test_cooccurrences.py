@@ -12,7 +12,7 @@ from forebear.errors import InputError
 from forebear.objectives import cooccurrence
 from forebear.objectives.batch import Batch, BatchKey
 from forebear.objectives.cooccurrence import Cooccurrences
-from small_portions import portion_of, random_text
+from small_subsets import random_documents, subset_of
 
 WORDS = 60
 OBJECTIVE = Cooccurrences(
@@ -22,7 +22,7 @@ OBJECTIVE = Cooccurrences(
 
 @pytest.fixture(scope="module")
 def source() -> Subset:
-    return portion_of(random_text(WORDS, 4000))
+    return subset_of(random_documents(WORDS, 4000))
 
 
 def entries(batch: Batch) -> list[tuple[int, int]]:
@@ -84,17 +84,17 @@ def test_cooccurrences_omit_blocked_ids(source: Subset):
 
 
 def test_cooccurrences_of_tiny_and_empty_texts(monkeypatch: pytest.MonkeyPatch):
-    one_word = portion_of([[[5, 5, 5]]])
+    one_word = subset_of([[[5, 5, 5]]])
     OBJECTIVE.check(one_word)
     assert entries(OBJECTIVE.batch(one_word, 10, BatchKey(0, 3))) == [(5, 5)]
     for empty in ([[[5]]], [[[0, 5, 0]]], [[[5]], [[6]]]):
-        empty_source = portion_of(empty)
+        empty_source = subset_of(empty)
         assert OBJECTIVE.steps(empty_source, 10) == 1
         assert OBJECTIVE.batch(empty_source, 10, BatchKey(0, 0)).num_target_tokens == 0, "of held-out text it may be"
         with pytest.raises(InputError, match="no document of this text has two words"):
             OBJECTIVE.check(empty_source)
     monkeypatch.setattr(cooccurrence, "CHUNK_TOKENS", 1)  # co-occurring words may be in different chunks
-    two_sentences = portion_of([[[5], [6]]])
+    two_sentences = subset_of([[[5], [6]]])
     OBJECTIVE.check(two_sentences)
     with pytest.raises(InputError, match="no sentence"):
         replace(OBJECTIVE, text_unit="sentence").check(two_sentences)

@@ -15,14 +15,14 @@ from forebear.kernels import glove as kernels
 from forebear.kernels import layout
 from forebear.objectives.batch import Batch, BatchKey
 from forebear.objectives.cooccurrence import Cooccurrences
-from small_portions import portion_of, random_text
+from small_subsets import random_documents, subset_of
 
 WORDS = 300
 
 
 @pytest.fixture(scope="module")
 def batches() -> list[Batch]:
-    source = portion_of(random_text(WORDS, 30_000))
+    source = subset_of(random_documents(WORDS, 30_000))
     objective = Cooccurrences(WORDS, frozenset({0}), window=5, text_unit="document", count_cap=10.0, power=0.75)
     with pytest.MonkeyPatch.context() as patch:
         import tempfile
@@ -95,9 +95,9 @@ def test_glove_evaluation_fits_scale_and_offset_of_counts(batches: list[Batch]):
 
 def test_glove_held_out_loss_falls_every_epoch():
     """With only a scale factor fitted, the held-out loss rose and fell randomly and ended above its start."""
-    text, epochs = random_text(WORDS, 20_000), 12
+    text, epochs = random_documents(WORDS, 20_000), 12
     objective = Cooccurrences(WORDS, frozenset({0}), window=5, text_unit="document", count_cap=10.0, power=0.75)
-    train, held_out_source = portion_of(text[len(text) // 20 :]), portion_of(text[: len(text) // 20])
+    train, held_out_source = subset_of(text[len(text) // 20 :]), subset_of(text[: len(text) // 20])
     learner, held_out, held_out_losses = model(width=50), objective.batch(held_out_source, 1 << 30, BatchKey(0, 0)), []
     steps = objective.steps(train, 8000)
     for step in range(epochs * steps):
@@ -198,7 +198,7 @@ def test_glove_loss_is_not_finite_for_too_high_learning_rate(batches: list[Batch
 
 
 def test_glove_trains_on_two_words_and_on_no_entries():
-    source: Subset = portion_of([[[1, 1, 1, 2]]])
+    source: Subset = subset_of([[[1, 1, 1, 2]]])
     objective = Cooccurrences(3, frozenset({0}), window=1, text_unit="sentence", count_cap=100.0, power=0.75)
     glove_model = GloveModel(vocabulary=3, never=[0], width=1)
     glove_model.initialize(0)
@@ -207,7 +207,7 @@ def test_glove_trains_on_two_words_and_on_no_entries():
         for step in range(500)
     ]
     assert losses[-1] < 0.1 * losses[0]
-    empty_batch = objective.batch(portion_of([[[1]]]), 100, BatchKey(0, 0))
+    empty_batch = objective.batch(subset_of([[[1]]]), 100, BatchKey(0, 0))
     assert glove_model.train_batch(empty_batch, rate=0.05) == 0
     assert glove_model.evaluate(empty_batch) == (0, 0)
     with pytest.raises(InputError, match="width"):

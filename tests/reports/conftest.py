@@ -1,3 +1,3 @@
 """Fixtures of this folder."""
 
-from fixtures_inspecting import runs  # noqa: F401
+from fixtures_inspection import runs  # noqa: F401

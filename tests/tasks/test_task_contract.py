@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from adapted_runs import TASKS, adapt_small_run, adaptation_plan, task_file_text
 from forebear.errors import InputError
 from forebear.inference.run import Run
 from forebear.objectives.batch import BatchKey, is_supervised
@@ -15,8 +16,7 @@ from forebear.tasks import task as predicting
 from forebear.tasks.task import task_from_json
 from forebear.tasks.task_batches import ExampleEpochs
 from forebear.training.load_model import build_task_model
-from labelled_texts import TASKS, adapted, planned, written
-from small_runs import ENCODING, TABLES, trained, weights
+from small_runs import ENCODER_MODELS, WORD_VECTOR_MODELS, train_small_run, weights_digest
 
 ENCODERS = ["gpt", "bert", "albert", "roberta", "word2vec"]
 FEW_ENCODERS = ["gpt", "bert", "word2vec"]  # one of each kind: causal, bidirectional, word vectors
@@ -28,9 +28,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     paths = {}
     for name in ENCODERS:
         folder = tmp_path_factory.mktemp(name)
-        (folder / "text.txt").write_text(written("pairs", 150).replace("\t", " ").replace("\n", "\n\n"))
-        options = {} if name in TABLES else {"context": 48}
-        paths[name] = trained(name, folder, steps=20, **options).path
+        (folder / "text.txt").write_text(task_file_text("pairs", 150).replace("\t", " ").replace("\n", "\n\n"))
+        options = {} if name in WORD_VECTOR_MODELS else {"context": 48}
+        paths[name] = train_small_run(name, folder, steps=20, **options).path
     return paths
 
 
@@ -38,8 +38,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("name", ENCODERS)
 def test_saved_run_has_the_same_dev_metrics(name: str, task: str, runs: dict[str, Path], tmp_path: Path):
-    plan = planned(runs[name], task, tmp_path, steps=6)
-    folder = adapted(runs[name], task, tmp_path, steps=6)
+    plan = adaptation_plan(runs[name], task, tmp_path, steps=6)
+    folder = adapt_small_run(runs[name], task, tmp_path, steps=6)
     assert folder.is_finished
     dev_metrics = folder.metadata["metrics"]["dev"]
     assert 0 <= dev_metrics[folder.task.score] <= 1 or plan.task.score == "spearman"
@@ -59,9 +59,9 @@ def test_saved_run_has_the_same_dev_metrics(name: str, task: str, runs: dict[str
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("name", FEW_ENCODERS)
 def test_logits_do_not_depend_on_the_batch(name: str, task: str, runs: dict[str, Path], tmp_path: Path, monkeypatch):
-    folder = adapted(runs[name], task, tmp_path, steps=2)
+    folder = adapt_small_run(runs[name], task, tmp_path, steps=2)
     run = Run.open(folder.path)
-    plan = planned(runs[name], task, tmp_path, steps=2)
+    plan = adaptation_plan(runs[name], task, tmp_path, steps=2)
     rows = plan.task.encode(plan.labeled_data.train, run.tokenizer, run.folder.spec.input_format(run.tokenizer))
     batched = predicting.predict_logits(run.network, rows)
     monkeypatch.setattr(predicting, "BATCH_TOKENS", 1)
@@ -74,7 +74,7 @@ def test_logits_do_not_depend_on_the_batch(name: str, task: str, runs: dict[str,
 @pytest.mark.parametrize("length_grouping", [False, True])
 @pytest.mark.parametrize("task", TASKS)
 def test_an_epoch_contains_every_example_once(task: str, length_grouping: bool, runs: dict[str, Path], tmp_path: Path):
-    plan = planned(runs["bert"], task, tmp_path)
+    plan = adaptation_plan(runs["bert"], task, tmp_path)
     rows = plan.task.encode(
         plan.labeled_data.train, plan.tokenizer, plan.spec.input_format(plan.tokenizer), is_training=True
     )
@@ -98,7 +98,7 @@ def test_an_epoch_contains_every_example_once(task: str, length_grouping: bool, 
 def test_gradient_accumulation_does_not_change_gradients(name: str, task: str, runs: dict[str, Path], tmp_path: Path):
     import torch
 
-    plan = planned(runs[name], task, tmp_path)
+    plan = adaptation_plan(runs[name], task, tmp_path)
     input_format = plan.spec.input_format(plan.tokenizer)
     rows = plan.task.encode(plan.labeled_data.train, plan.tokenizer, input_format, is_training=True)
     model = build_task_model(plan.spec, plan.tokenizer, plan.task, replace(plan.adaptation, dropout=0.0))
@@ -127,7 +127,7 @@ def test_gradient_accumulation_does_not_change_gradients(name: str, task: str, r
 def test_frozen_parameters_stay_unchanged(how: str, runs: dict[str, Path], tmp_path: Path):
     from safetensors.torch import load_file
 
-    folder = adapted(runs["bert"], "classification", tmp_path, steps=3, how=how)
+    folder = adapt_small_run(runs["bert"], "classification", tmp_path, steps=3, how=how)
     before, after = load_file(runs["bert"] / "weights.safetensors"), load_file(folder.path / "weights.safetensors")
     unchanged = {name for name in after if name.startswith("encoder.") and after[name].equal(before[name])}
     blocks = {name.split(".")[2] for name in unchanged if name.startswith("encoder.blocks.")}
@@ -142,7 +142,7 @@ def test_frozen_parameters_stay_unchanged(how: str, runs: dict[str, Path], tmp_p
 
 
 def test_layer_decay_lowers_learning_rates_of_lower_layers(runs: dict[str, Path], tmp_path: Path):
-    plan = planned(runs["bert"], "classification", tmp_path, layer_decay=0.5)
+    plan = adaptation_plan(runs["bert"], "classification", tmp_path, layer_decay=0.5)
     model = plan.adaptation.build_model(
         plan.spec.build(plan.tokenizer), plan.task, plan.spec.input_format(plan.tokenizer)
     )
@@ -155,7 +155,7 @@ def test_layer_decay_lowers_learning_rates_of_lower_layers(runs: dict[str, Path]
 
 def test_shared_layers_cannot_be_frozen_separately(runs: dict[str, Path], tmp_path: Path):
     with pytest.raises(InputError, match="one and the same"):
-        adapted(runs["albert"], "classification", tmp_path, how="freeze", freeze_layers=1)
+        adapt_small_run(runs["albert"], "classification", tmp_path, how="freeze", freeze_layers=1)
 
 
 def test_label_head_starts_from_the_pretrained_pooler(runs: dict[str, Path], tmp_path: Path):
@@ -163,31 +163,31 @@ def test_label_head_starts_from_the_pretrained_pooler(runs: dict[str, Path], tmp
 
     from forebear.experiments.pipeline import AdaptSetup
 
-    setup = AdaptSetup.from_plan(planned(runs["bert"], "classification", tmp_path))
+    setup = AdaptSetup.from_plan(adaptation_plan(runs["bert"], "classification", tmp_path))
     setup.learner.initialize()
     pooler = load_file(runs["bert"] / "weights.safetensors")["heads.pair.pool.weight"]
     assert setup.learner.model.heads["label"].pool.weight.equal(pooler)
 
 
 @pytest.mark.sample(4)
-@pytest.mark.parametrize("name", [*ENCODING, *TABLES])
+@pytest.mark.parametrize("name", [*ENCODER_MODELS, *WORD_VECTOR_MODELS])
 def test_every_network_trains_on_a_task_from_scratch(name: str, tmp_path: Path):
     """The task is to recognize scrambled English sentences, which a bag of words cannot."""
-    folder = adapted(name, "classification", tmp_path, count=200, steps=8)
+    folder = adapt_small_run(name, "classification", tmp_path, count=200, steps=8)
     assert folder.is_finished
 
 
 def test_adaptation_settings_without_effect_are_refused(runs: dict[str, Path], tmp_path: Path):
     with pytest.raises(InputError, match="language"):
-        planned(runs["bert"], "classification", tmp_path, language=0.5)
+        adaptation_plan(runs["bert"], "classification", tmp_path, language=0.5)
     with pytest.raises(InputError, match="freeze-layers"):
-        planned(runs["bert"], "classification", tmp_path, freeze_layers=1)
+        adaptation_plan(runs["bert"], "classification", tmp_path, freeze_layers=1)
 
 
 def test_repeated_adaptation_opens_the_existing_run(runs: dict[str, Path], tmp_path: Path):
-    first = adapted(runs["bert"], "classification", tmp_path, steps=3)
-    second = adapted(runs["bert"], "classification", tmp_path, steps=3)
-    assert weights(first) == weights(second)
+    first = adapt_small_run(runs["bert"], "classification", tmp_path, steps=3)
+    second = adapt_small_run(runs["bert"], "classification", tmp_path, steps=3)
+    assert weights_digest(first) == weights_digest(second)
     assert first.metadata["began"] == second.metadata["began"]
     with pytest.raises(InputError, match="another run"):
-        adapted(runs["bert"], "classification", tmp_path, steps=4)
+        adapt_small_run(runs["bert"], "classification", tmp_path, steps=4)

@@ -9,26 +9,26 @@ import numpy as np
 import pytest
 
 import forebear as fb
-from worked_examples import ASKED, write_worked
+from worked_examples import TASK_QUERIES, write_worked_examples
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return write_worked(tmp_path_factory.mktemp("worked"))
+    return write_worked_examples(tmp_path_factory.mktemp("worked"))
 
 
 def adapt_bert(task: str, files: dict[str, Path], tmp_path: Path, **options: Any) -> fb.Run:
     training_text = files[task].read_text(encoding="utf-8")
-    assert "\t".join(ASKED[task][0]) not in training_text  # the test example is not in the training data
-    assert task != "answering" or ASKED[task][0][1] not in training_text
+    assert "\t".join(TASK_QUERIES[task][0]) not in training_text  # the test example is not in the training data
+    assert task != "answering" or TASK_QUERIES[task][0][1] not in training_text
     return fb.adapt("bert", files[task], task=task, to=tmp_path / task, threads=1, **options)
 
 
 def test_sentence_pairs_are_classified_as_paraphrases(files: dict[str, Path], tmp_path: Path):
     run = adapt_bert("pairs", files, tmp_path)
-    texts, expected = ASKED["pairs"]
+    texts, expected = TASK_QUERIES["pairs"]
     (prediction,) = run.classify([texts])
     assert prediction.label == expected
     assert sum(prediction.probabilities.values()) == pytest.approx(1)
@@ -37,13 +37,13 @@ def test_sentence_pairs_are_classified_as_paraphrases(files: dict[str, Path], tm
 
 
 def test_scrambled_sentence_is_classified(files: dict[str, Path], tmp_path: Path):
-    (prediction,) = adapt_bert("classification", files, tmp_path).classify(ASKED["classification"][0][0])
+    (prediction,) = adapt_bert("classification", files, tmp_path).classify(TASK_QUERIES["classification"][0][0])
     assert prediction.label == "scrambled"
     assert sum(prediction.probabilities.values()) == pytest.approx(1)
 
 
 def test_question_about_the_temperature_is_answered(files: dict[str, Path], tmp_path: Path):
-    (question, passage), expected = ASKED["answering"]
+    (question, passage), expected = TASK_QUERIES["answering"]
     (prediction,) = adapt_bert("answering", files, tmp_path).answer(question, passage)
     assert prediction.text == expected
     assert passage[prediction.best.start :].startswith(expected)
@@ -57,7 +57,7 @@ def test_question_about_the_temperature_is_answered(files: dict[str, Path], tmp_
 def test_entities_of_a_sentence_are_tagged(files: dict[str, Path], tmp_path: Path, crf: bool):
     run = adapt_bert("tagging", files, tmp_path, crf=crf)
     assert len(run.task.tags) == 13  # O, and B, I, E, S of three kinds
-    (prediction,) = run.tag(ASKED["tagging"][0][0])
-    assert ", ".join(f"{entity.text} {entity.label}" for entity in prediction.entities) == ASKED["tagging"][1]
+    (prediction,) = run.tag(TASK_QUERIES["tagging"][0][0])
+    assert ", ".join(f"{entity.text} {entity.label}" for entity in prediction.entities) == TASK_QUERIES["tagging"][1]
     assert prediction.probabilities.shape == (11, 13)
     np.testing.assert_allclose(prediction.probabilities.sum(1), 1, atol=1e-6)

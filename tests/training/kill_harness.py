@@ -28,26 +28,26 @@ def training_function(name: str, text: Path, *, quick: bool) -> Callable[..., Ru
     """A function that trains the model into a folder, for a few steps if quick."""
     if not name.endswith("-tags"):
         from forebear.experiments import pipeline
-        from small_runs import plan, to_be_killed
+        from small_runs import settings_for_kills, small_pretrain_plan
 
         def pretrain(to: Path, callback: TrainingCallback | None = None, **changes: Any) -> RunFolder:
-            pretrain_plan = plan(name, text, **to_be_killed(name, quick=quick) | changes)
+            pretrain_plan = small_pretrain_plan(name, text, **settings_for_kills(name, quick=quick) | changes)
             return pipeline.run_pretraining(pretrain_plan, to, callback=callback)
 
         return pretrain
-    from labelled_texts import adapted
-    from small_runs import trained
+    from adapted_runs import adapt_small_run
+    from small_runs import train_small_run
 
     parent: str | Path = "crf"
     steps = 21 if quick else 60
     if name == "bert-tags":
-        parent = trained("bert", text.parent, to="bert", steps=2, context=48).path
+        parent = train_small_run("bert", text.parent, to="bert", steps=2, context=48).path
     intervals = (
         {"save_every": 0.001, "crf": True, "evaluate_every": 5} if name == "bert-tags" else {"save_every": 0.001}
     )
 
     def adapt(to: Path, callback: TrainingCallback | None = None, **changes: Any) -> RunFolder:
-        return adapted(
+        return adapt_small_run(
             parent, "tagging", text.parent, to=to.name, callback=callback, **{"steps": steps, **intervals, **changes}
         )
 

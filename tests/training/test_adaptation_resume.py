@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from adapted_runs import adapt_small_run, task_file, task_file_text
 from forebear.cli.main import main
 from forebear.errors import InputError, UserInterrupt
 from forebear.experiments import pipeline
 from forebear.training.run_folder import RunFolder
 from forebear.training.trainer import ProgressReport, TrainingCallback
-from labelled_texts import adapted, file_of, written
-from small_runs import sampled, trained, weights
+from small_runs import sample_params, train_small_run, weights_digest
 
 STEPS = 40
 CODE = "from forebear.cli.main import run; run()"
@@ -37,9 +37,9 @@ class InterruptAtStep10(TrainingCallback):
 @pytest.fixture(scope="module")
 def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("killed")
-    (folder / "text.txt").write_text(written("pairs", 100).replace("\t", " ").replace("\n", "\n\n"))
-    trained("bert", folder, steps=5, context=48, to="bert")
-    trained("word2vec", folder, steps=5, to="word2vec")
+    (folder / "text.txt").write_text(task_file_text("pairs", 100).replace("\t", " ").replace("\n", "\n\n"))
+    train_small_run("bert", folder, steps=5, context=48, to="bert")
+    train_small_run("word2vec", folder, steps=5, to="word2vec")
     assert main(command(folder, "whole")) == 0
     return folder
 
@@ -48,7 +48,7 @@ def command(workdir: Path, to: str, parent: str = "bert") -> list[str]:
     arguments = [
         "adapt",
         workdir / parent,
-        file_of("tagging", workdir, 60),
+        task_file("tagging", workdir, 60),
         "--crf",
         "--to",
         workdir / to,
@@ -76,13 +76,13 @@ def killed_run(workdir: Path, to: str, signal_number: signal.Signals, parent: st
     return run
 
 
-@pytest.mark.parametrize("by", sampled(["command", "resume"], ["resume"]))
+@pytest.mark.parametrize("by", sample_params(["command", "resume"], ["resume"]))
 def test_killed_adaptation_resumes_bit_for_bit(by: str, workdir: Path):
     run = killed_run(workdir, by, signal.SIGKILL)
     assert main(command(workdir, by) if by == "command" else ["adapt", "--resume", str(run.path), "--quiet"]) == 0
     ended = RunFolder.open(run.path)
     assert ended.is_finished
-    assert weights(ended) == weights(RunFolder.open(workdir / "whole"))
+    assert weights_digest(ended) == weights_digest(RunFolder.open(workdir / "whole"))
     assert ended.metadata["metrics"] == RunFolder.open(workdir / "whole").metadata["metrics"]
 
 
@@ -91,12 +91,14 @@ def test_killed_adaptation_of_word_vectors_resumes_bit_for_bit(workdir: Path):
     assert main(command(workdir, "whole-words", "word2vec")) == 0
     run = killed_run(workdir, "broken-words", signal.SIGKILL, "word2vec")
     assert main(["adapt", "--resume", str(run.path), "--quiet"]) == 0
-    assert weights(RunFolder.open(run.path)) == weights(RunFolder.open(workdir / "whole-words"))
+    assert weights_digest(RunFolder.open(run.path)) == weights_digest(RunFolder.open(workdir / "whole-words"))
 
 
 def test_interrupt_saves_adaptation_and_names_resume_command(workdir: Path):
     with pytest.raises(UserInterrupt):
-        adapted(workdir / "bert", "tagging", workdir, to="interrupted", callback=InterruptAtStep10(), **IN_PROCESS)
+        adapt_small_run(
+            workdir / "bert", "tagging", workdir, to="interrupted", callback=InterruptAtStep10(), **IN_PROCESS
+        )
     run = RunFolder.open(workdir / "interrupted")
     assert not run.is_finished
     assert run.metadata["state"] == "interrupted"
@@ -113,8 +115,8 @@ def test_interrupted_adapt_command_saves_before_it_exits(workdir: Path):
 
 def test_resume_adaptation_refuses_changed_or_missing_examples(workdir: Path, tmp_path: Path):
     with pytest.raises(UserInterrupt):
-        adapted(workdir / "bert", "tagging", tmp_path, to="changed", callback=InterruptAtStep10(), **IN_PROCESS)
-    file = file_of("tagging", tmp_path, 60)
+        adapt_small_run(workdir / "bert", "tagging", tmp_path, to="changed", callback=InterruptAtStep10(), **IN_PROCESS)
+    file = task_file("tagging", tmp_path, 60)
     file.write_text(file.read_text() + "\nnew\tO\n\n")
     with pytest.raises(InputError, match="have changed"):
         pipeline.resume_adaptation(tmp_path / "changed")

@@ -17,7 +17,7 @@ from forebear.experiments import pipeline
 from forebear.training.checkpoint import CheckpointStore
 from forebear.training.run_folder import RunFolder
 from forebear.training.trainer import ProgressReport, TrainingCallback
-from small_runs import sampled, trained, weights
+from small_runs import sample_params, train_small_run, weights_digest
 
 FAULTS: list[FaultKind] = ["error", "crash", "power cut"]
 
@@ -76,10 +76,10 @@ def run_failed_before_last_step(name: str, folder: Path) -> tuple[RunFolder, Run
     changes: dict[str, Any] = {"batch": 400, "save_every": 1e-9}
     if name != "ngram":
         changes = {"steps": 11, "width": 8, "depth": 1, "heads": 1, "evaluate_every": 10, "batch": 16}
-    complete = trained(name, folder, to="whole", **changes)
+    complete = train_small_run(name, folder, to="whole", **changes)
     last_step = complete.metadata["step"]
     with pytest.raises(RuntimeError):
-        trained(
+        train_small_run(
             name,
             folder,
             to="broken",
@@ -96,12 +96,12 @@ def without_evaluation_interval(changes: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("name", sampled(["ngram", "gpt2"], ["ngram"]))
+@pytest.mark.parametrize("name", sample_params(["ngram", "gpt2"], ["ngram"]))
 def test_run_end_failing_at_any_operation_resumes_bit_for_bit(name: str, fault: FaultKind, tmp_path: Path):
     complete, interrupted = run_failed_before_last_step(name, tmp_path)
     checkpoint = interrupted.checkpoints.newest_valid()[0]
     assert checkpoint is not None
-    valid_digests = {file_digest(checkpoint.folder / "weights.safetensors"), weights(complete)}
+    valid_digests = {file_digest(checkpoint.folder / "weights.safetensors"), weights_digest(complete)}
     for fault_index in count():
         run = tmp_path / f"at-{fault_index}"
         shutil.copytree(interrupted.path, run)
@@ -110,8 +110,8 @@ def test_run_end_failing_at_any_operation_resumes_bit_for_bit(name: str, fault: 
         assert file_digest(weights_file) in valid_digests, disk.operations
         resumed = pipeline.resume_pretraining(run)
         assert resumed.is_finished
-        assert weights(resumed) == weights(complete)
-        assert file_digest(run / "weights.safetensors") == weights(complete)
+        assert weights_digest(resumed) == weights_digest(complete)
+        assert file_digest(run / "weights.safetensors") == weights_digest(complete)
         assert not [item.name for item in run.rglob("*") if item.name.endswith(".old")]
         shutil.rmtree(run)
         if not disk.fault_reached:

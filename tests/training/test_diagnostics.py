@@ -21,18 +21,18 @@ from forebear.experiments import pipeline
 from forebear.experiments import plan as planning
 from forebear.training.diagnostics import Diagnostics, NonFiniteLossError, unigram_entropy
 from forebear.training.run_folder import RunFolder, list_runs
-from small_runs import Notes, plan, text, trained
+from small_runs import NoteRecorder, small_pretrain_plan, small_text, train_small_run
 
 
 @pytest.fixture
 def text_file(tmp_path: Path) -> Path:
-    (tmp_path / "text.txt").write_text(text(), encoding="utf-8")
+    (tmp_path / "text.txt").write_text(small_text(), encoding="utf-8")
     return tmp_path / "text.txt"
 
 
 def test_nan_loss_names_step_and_learning_rate(text_file: Path):
     with pytest.raises(ForebearError, match=r"the loss is nan at step \d+, with a rate of") as raised:
-        trained("gpt2", text_file.parent, rate=1e12, clip=1e12, warmup=0, steps=50)
+        train_small_run("gpt2", text_file.parent, rate=1e12, clip=1e12, warmup=0, steps=50)
     assert "--rate" in raised.value.hint
     (line,) = list_runs(text_file.parent)
     assert line.state == "failed"
@@ -58,10 +58,10 @@ def test_unigram_entropy_gives_unseen_words_the_count_of_singletons(tmp_path: Pa
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["words", "characters"])
 def test_tagged_text_read_as_plain_text_is_noted(tmp_path: Path, kind: str):
-    lines = text().replace(".", " .").split("\n")
+    lines = small_text().replace(".", " .").split("\n")
     (tmp_path / "text.txt").write_text("\n".join(" ".join(f"{word}/n" for word in line.split()) for line in lines))
     for reading in (TextFormat(), TextFormat(format="tagged")):
-        notes = Notes()
+        notes = NoteRecorder()
         pipeline.run_pretraining(
             planning.plan_pretraining(
                 "ngram", [str(tmp_path / "text.txt")], tokenizer=kind, source=TextSource((), reading)
@@ -69,26 +69,26 @@ def test_tagged_text_read_as_plain_text_is_noted(tmp_path: Path, kind: str):
             tmp_path / reading.format,
             callback=notes,
         )
-        assert any("--format tagged" in message for message in notes.words) == (reading.format != "tagged")
+        assert any("--format tagged" in message for message in notes.messages) == (reading.format != "tagged")
 
 
 @pytest.mark.slow
 def test_loss_above_unigram_baseline_is_noted(text_file: Path):
-    notes = Notes()
-    trained("gpt2", text_file.parent, callback=notes, rate=3.0, warmup=1, steps=150, tokenizer="characters")
-    assert any("above that of token frequencies" in message for message in notes.words), notes.words
+    notes = NoteRecorder()
+    train_small_run("gpt2", text_file.parent, callback=notes, rate=3.0, warmup=1, steps=150, tokenizer="characters")
+    assert any("above that of token frequencies" in message for message in notes.messages), notes.messages
 
 
 @pytest.mark.slow
 def test_overfitting_is_noted(text_file: Path):
-    notes = Notes()
-    trained("gpt2", text_file.parent, callback=notes, steps=400, rate=1e-2, evaluate_every=25, width=64)
-    assert any("learned by heart" in message for message in notes.words), notes.words
+    notes = NoteRecorder()
+    train_small_run("gpt2", text_file.parent, callback=notes, steps=400, rate=1e-2, evaluate_every=25, width=64)
+    assert any("learned by heart" in message for message in notes.messages), notes.messages
 
 
 @pytest.mark.slow
 def test_early_stopping_keeps_best_checkpoint(text_file: Path):
-    run = trained("gpt2", text_file.parent, steps=2000, rate=1e-2, evaluate_every=20, patience=2, width=64)
+    run = train_small_run("gpt2", text_file.parent, steps=2000, rate=1e-2, evaluate_every=20, patience=2, width=64)
     assert run.metadata["step"] < 2000
     assert run.metadata["best_step"] == run.metadata["step"] - 2 * 20
     lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
@@ -103,15 +103,16 @@ def test_text_of_unknown_tokens_only_is_refused(tmp_path: Path):
     train_tokenizer("words", ["only english here"]).save(tmp_path / "english.json")
     with pytest.raises(ForebearError, match="every token of this text is unknown"):
         pipeline.run_pretraining(
-            plan("ngram", tmp_path / "text.txt", tokenizer=str(tmp_path / "english.json")), tmp_path / "r"
+            small_pretrain_plan("ngram", tmp_path / "text.txt", tokenizer=str(tmp_path / "english.json")),
+            tmp_path / "r",
         )
 
 
 def test_duplicate_documents_are_noted(tmp_path: Path):
-    (tmp_path / "text.txt").write_text((text() + "\n") * 2, encoding="utf-8")
-    notes = Notes()
-    trained("ngram", tmp_path, callback=notes)
-    assert any("repeat another word for word" in message for message in notes.words)
+    (tmp_path / "text.txt").write_text((small_text() + "\n") * 2, encoding="utf-8")
+    notes = NoteRecorder()
+    train_small_run("ngram", tmp_path, callback=notes)
+    assert any("repeat another word for word" in message for message in notes.messages)
 
 
 @pytest.mark.slow
@@ -148,7 +149,7 @@ def test_interrupted_command_prints_resume_command(text_file: Path):
 def test_non_finite_evaluation_is_never_the_best(steps: int, tmp_path: Path):
     """The first step ruins the weights; only the evaluation shows it."""
     with pytest.raises(ForebearError, match=r"the loss is (nan|inf)") as raised:
-        trained("gpt2", tmp_path, steps=steps, rate=1e30, evaluate_every=1, warmup=0)
+        train_small_run("gpt2", tmp_path, steps=steps, rate=1e30, evaluate_every=1, warmup=0)
     assert "--rate" in raised.value.hint
     run = RunFolder.open(tmp_path / "run")
     assert run.metadata["state"] == "failed"
@@ -157,14 +158,14 @@ def test_non_finite_evaluation_is_never_the_best(steps: int, tmp_path: Path):
 
 
 def test_run_ending_above_unigram_baseline_notes_underfitting(tmp_path: Path):
-    notes = Notes()
-    run = trained("gpt2", tmp_path, steps=2, rate=1e-5, callback=notes)
-    assert any("little is learned" in message for message in notes.words)
+    notes = NoteRecorder()
+    run = train_small_run("gpt2", tmp_path, steps=2, rate=1e-5, callback=notes)
+    assert any("little is learned" in message for message in notes.messages)
     assert any("little is learned" in message for message in run.metadata["notes"])
 
 
 def test_lstm_with_far_too_high_learning_rate_names_the_cause(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    (tmp_path / "text.txt").write_text(text(), encoding="utf-8")
+    (tmp_path / "text.txt").write_text(small_text(), encoding="utf-8")
     arguments = [tmp_path / "text.txt", "--rate", 1000, "--steps", 35, "--size", "tiny", "--to", tmp_path / "run"]
     assert main(["pretrain", "lstm", *map(str, arguments), "--threads", "1"]) == 0
     printed = capsys.readouterr()

@@ -36,7 +36,7 @@ from forebear.training.gradient import DeviceConfig
 from forebear.training.learners import WEIGHTS_FILE
 from forebear.training.settings import Recipe
 from forebear.training.soft_targets import TEACHER_SUFFIX, DistillationConfig
-from small_runs import tokenizer as trained_tokenizer
+from small_runs import small_tokenizer as trained_tokenizer
 
 tokenizer = lru_cache(trained_tokenizer)
 

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from command_line import Captured, refused
+from adapted_runs import task_file
+from command_line import Captured, refusal_message
 from forebear.errors import ForebearError, InputError, UserInterrupt
 from forebear.experiments import pipeline
 from forebear.training.run_folder import MetricsLog, RunFolder
 from forebear.training.trainer import ProgressReport
 from forebear.training.worker_processes import ProcessGroup, WorkerPool, launch_processes
-from labelled_texts import file_of
-from small_runs import Notes, plan, text, trained, weights
+from small_runs import NoteRecorder, small_pretrain_plan, small_text, train_small_run, weights_digest
 
 STEPS = 40
 SETTINGS = {"steps": STEPS, "evaluate_every": 10, "save_every": 0.001, "dropout": 0.1}
@@ -35,17 +35,17 @@ def single_process_run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     folder = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FOREBEAR_CACHE", str(folder / "cache"))
-        return trained("gpt2", folder, accumulate=2, **SETTINGS)
+        return train_small_run("gpt2", folder, accumulate=2, **SETTINGS)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with the training text."""
-    (tmp_path / "text.txt").write_text(text(), encoding="utf-8")
+    (tmp_path / "text.txt").write_text(small_text(), encoding="utf-8")
     return tmp_path
 
 
-class AtStep(Notes):
+class AtStep(NoteRecorder):
     """Calls a function once a step is reached."""
 
     def __init__(self, step: int, action: Callable[[], Any]) -> None:
@@ -58,8 +58,10 @@ class AtStep(Notes):
             self.action()
 
 
-def train(folder: Path, to: str, group: ProcessGroup, callback: Notes | None = None, **changes: Any) -> RunFolder:
-    pretrain_plan = plan("gpt2", folder / "text.txt", **SETTINGS | changes)
+def train(
+    folder: Path, to: str, group: ProcessGroup, callback: NoteRecorder | None = None, **changes: Any
+) -> RunFolder:
+    pretrain_plan = small_pretrain_plan("gpt2", folder / "text.txt", **SETTINGS | changes)
     return pipeline.run_pretraining(pretrain_plan, folder / to, callback=callback, group=group)
 
 
@@ -84,10 +86,10 @@ def test_run_of_two_processes_equals_run_of_one_and_can_be_rerun_by_one(single_p
         assert run.metadata["processes"] == 2
         others = other_processes(group)
     assert [process.poll() for process in others] == [0]
-    assert weights(run) == weights(single_process_run)
+    assert weights_digest(run) == weights_digest(single_process_run)
     assert losses(run) == losses(single_process_run)
     assert run.metadata["asked"]["recipe"] == single_process_run.metadata["asked"]["recipe"] | {"accumulate": 1}
-    assert weights(pipeline.repeat_run(run.path, folder / "again")) == weights(run)
+    assert weights_digest(pipeline.repeat_run(run.path, folder / "again")) == weights_digest(run)
 
 
 def test_run_resumes_with_another_number_of_processes(single_process_run: RunFolder, folder: Path):
@@ -98,7 +100,7 @@ def test_run_resumes_with_another_number_of_processes(single_process_run: RunFol
         run = RunFolder.open(folder / "run")
         assert run.metadata["state"] == "interrupted"
         assert run.metadata["step"] >= step
-    run = train_with_processes(2, folder, Notes())
+    run = train_with_processes(2, folder, NoteRecorder())
     assert run.is_finished
     assert run.metadata["step"] == STEPS
     assert losses(run)[0] == losses(single_process_run)[0]
@@ -108,7 +110,7 @@ def test_run_resumes_with_another_number_of_processes(single_process_run: RunFol
     assert actual == pytest.approx(expected, rel=0.02)  # sums are in another order, and small models diverge
 
 
-def train_with_processes(processes: int, folder: Path, callback: Notes) -> RunFolder:
+def train_with_processes(processes: int, folder: Path, callback: NoteRecorder) -> RunFolder:
     with launch_processes(processes) as group:
         assert group is not None
         return train(folder, "run", group, callback)
@@ -125,9 +127,9 @@ def test_killed_worker_process_ends_run_which_resumes_bit_for_bit(single_process
         fail()
     assert caught.value.exit_code == 1
     assert "goes on" in caught.value.hint
-    run = train_with_processes(2, folder, callback := Notes())
-    assert any(note.startswith("going on from step 20") for note in callback.words)
-    assert weights(run) == weights(single_process_run)
+    run = train_with_processes(2, folder, callback := NoteRecorder())
+    assert any(note.startswith("going on from step 20") for note in callback.messages)
+    assert weights_digest(run) == weights_digest(single_process_run)
 
 
 # -- the command line
@@ -210,7 +212,7 @@ def test_torchrun_run_equals_single_process_run(single_process_run: RunFolder, f
     process = torchrun(folder, *command(folder, "run"), "--json")
     assert process.returncode == 0, process.stderr
     assert json.loads(process.stdout)["processes"] == 2  # one JSON document: other processes print nothing
-    assert weights(RunFolder.open(folder / "run")) == weights(single_process_run)
+    assert weights_digest(RunFolder.open(folder / "run")) == weights_digest(single_process_run)
 
 
 @pytest.mark.slow
@@ -225,10 +227,10 @@ def test_refused_command_ends_all_torchrun_processes(tmp_path: Path):
 
 @pytest.mark.slow
 def test_adaptation_by_two_processes_equals_one_process(folder: Path):
-    parent = trained("bert", folder, steps=5, context=48, to="bert")
+    parent = train_small_run("bert", folder, steps=5, context=48, to="bert")
     from forebear.data.labeled.source import labeled_source
 
-    source, _ = labeled_source(str(file_of("tagging", folder, 60)), task=None, form={})
+    source, _ = labeled_source(str(task_file("tagging", folder, 60)), task=None, form={})
     runs = []
     for name, processes, accumulate in (("one", 1, 2), ("two", 2, 1)):
         settings = {"steps": 12, "threads": 1, "accumulate": accumulate}
@@ -236,7 +238,7 @@ def test_adaptation_by_two_processes_equals_one_process(folder: Path):
         with launch_processes(processes) as group:
             assert group is not None
             runs.append(pipeline.run_adaptation(adapt_plan, folder / name, group=group))
-    assert weights(runs[0]) == weights(runs[1])
+    assert weights_digest(runs[0]) == weights_digest(runs[1])
     assert runs[0].metadata["metrics"] == runs[1].metadata["metrics"]
 
 
@@ -244,9 +246,9 @@ def test_processes_and_shard_are_refused_where_they_have_no_effect(
     folder: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ):
     arguments = ("pretrain", "ngram", folder / "text.txt", "--to", folder / "run")
-    assert "means nothing to ngram, which counts" in refused(capsys, *arguments, "--processes", 2)
-    assert "at least 1" in refused(capsys, *arguments, "--processes", 0)
-    assert "say among how many" in refused(capsys, *arguments, "--shard")
+    assert "means nothing to ngram, which counts" in refusal_message(capsys, *arguments, "--processes", 2)
+    assert "at least 1" in refusal_message(capsys, *arguments, "--processes", 0)
+    assert "say among how many" in refusal_message(capsys, *arguments, "--shard")
     assert not (folder / "run").exists()
     for name in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
         monkeypatch.setenv(name, "1")

@@ -15,24 +15,31 @@ from forebear.experiments import plan as planning
 from forebear.inference.run import Run
 from forebear.training.run_folder import MetricsLog
 from forebear.training.worker_processes import ProcessGroup
-from small_runs import TABLES, Notes, plan, text, trained, weights
+from small_runs import (
+    WORD_VECTOR_MODELS,
+    NoteRecorder,
+    small_pretrain_plan,
+    small_text,
+    train_small_run,
+    weights_digest,
+)
 
-TRAINED = [name for name in TABLES if name != "onehot"]
+TRAINED = [name for name in WORD_VECTOR_MODELS if name != "onehot"]
 
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_deterministic_training_is_independent_of_threads(name: str, tmp_path: Path):
     run_1, run_2, run_3 = (
-        trained(name, tmp_path, to=str(threads), threads=threads, deterministic=True, batch=2000, steps=20)
+        train_small_run(name, tmp_path, to=str(threads), threads=threads, deterministic=True, batch=2000, steps=20)
         for threads in (1, 2, 3)
     )
-    assert weights(run_1) == weights(run_2) == weights(run_3)
+    assert weights_digest(run_1) == weights_digest(run_2) == weights_digest(run_3)
 
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_training_with_two_threads_reduces_held_out_loss(name: str, tmp_path: Path):
-    first = trained(name, tmp_path, to="first", threads=2, steps=1, rate=0.1)
-    last = trained(name, tmp_path, to="last", threads=2, steps=200, rate=0.1)
+    first = train_small_run(name, tmp_path, to="first", threads=2, steps=1, rate=0.1)
+    last = train_small_run(name, tmp_path, to="last", threads=2, steps=200, rate=0.1)
     assert last.metadata["recipe"]["threads"] == 2
     assert last.metadata["metrics"]["held_out"]["loss"] < 0.9 * first.metadata["metrics"]["held_out"]["loss"]
 
@@ -41,7 +48,9 @@ def test_training_with_two_threads_reduces_held_out_loss(name: str, tmp_path: Pa
 @pytest.mark.parametrize("kind", [{}, {"architecture": "cbow"}, {"output": "tree"}, {"subwords": True}, {"phrases": 1}])
 def test_each_word2vec_variant_reduces_held_out_loss(kind: dict, tmp_path: Path):
     kind = {"sample": 0.0, **kind}  # subsampling would leave little of such a small text
-    first, last = (trained("word2vec", tmp_path, to=str(steps), steps=steps, rate=0.1, **kind) for steps in (1, 150))
+    first, last = (
+        train_small_run("word2vec", tmp_path, to=str(steps), steps=steps, rate=0.1, **kind) for steps in (1, 150)
+    )
     assert last.metadata["metrics"]["held_out"]["loss"] < 0.92 * first.metadata["metrics"]["held_out"]["loss"]
     run = Run(last)
     assert run.word_table.vector("cat") is not None
@@ -49,12 +58,12 @@ def test_each_word2vec_variant_reduces_held_out_loss(kind: dict, tmp_path: Path)
 
 
 def test_held_out_loss_is_logged_after_every_epoch(tmp_path: Path):
-    run = trained("word2vec", tmp_path, epochs=4, batch=300)
+    run = train_small_run("word2vec", tmp_path, epochs=4, batch=300)
     steps = [line["step"] for line in MetricsLog(run.path / "metrics.jsonl").read_lines() if line.get("held_out")]
     assert steps == [run.metadata["step"] * part // 4 for part in (1, 2, 3, 4)]
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", WORD_VECTOR_MODELS)
 @pytest.mark.parametrize("setting", [{"clip": 1.0}, {"precision": "bfloat16"}, {"accumulate": 2}, {"patience": 3}])
 def test_settings_without_effect_on_word_vectors_are_refused(name: str, setting: dict):
     with pytest.raises(InputError, match=f"--{next(iter(setting))} means nothing to {name}"):
@@ -70,7 +79,7 @@ def test_deterministic_is_refused_for_other_models(name: str):
 @pytest.mark.parametrize("name", TRAINED)
 def test_non_finite_loss_names_too_high_learning_rate(name: str, tmp_path: Path):
     with pytest.raises(ForebearError, match=r"the loss is (nan|inf) at step .* with a rate of") as raised:
-        trained(name, tmp_path, steps=400, rate=1e30, threads=1)
+        train_small_run(name, tmp_path, steps=400, rate=1e30, threads=1)
     assert "a lower rate" in raised.value.hint
 
 
@@ -112,9 +121,9 @@ def test_text_without_adjacent_words_is_refused(tmp_path: Path):
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", WORD_VECTOR_MODELS)
 def test_word_vectors_train_and_answer_without_loading_torch(name: str, tmp_path: Path):
-    (tmp_path / "text.txt").write_text(text())
+    (tmp_path / "text.txt").write_text(small_text())
     code = (
         "import sys; from forebear.cli.main import main;"
         f"code = main(['pretrain', {name!r}, 'text.txt', '--min-count', '1', '--to', 'run', '--quiet']);"
@@ -126,13 +135,13 @@ def test_word_vectors_train_and_answer_without_loading_torch(name: str, tmp_path
 
 
 def test_command_line_of_plan_contains_deterministic(tmp_path: Path):
-    (tmp_path / "text.txt").write_text(text())
-    pretrain_plan = plan("word2vec", tmp_path / "text.txt", deterministic=True)
+    (tmp_path / "text.txt").write_text(small_text())
+    pretrain_plan = small_pretrain_plan("word2vec", tmp_path / "text.txt", deterministic=True)
     assert "--deterministic" in pretrain_plan.command_line(tmp_path / "run")
 
 
 def test_min_count_above_all_counts_names_the_text_file(tmp_path: Path):
-    (tmp_path / "text.txt").write_text(text())
+    (tmp_path / "text.txt").write_text(small_text())
     pretrain_plan = planning.plan_pretraining("word2vec", [str(tmp_path / "text.txt")], settings={"min_count": 100_000})
     with pytest.raises(InputError, match="no word of this text is seen 100000 times") as raised:
         pipeline.run_pretraining(pretrain_plan, tmp_path / "run")
@@ -141,26 +150,28 @@ def test_min_count_above_all_counts_names_the_text_file(tmp_path: Path):
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_processes_are_refused_with_hint_to_use_threads(name: str, tmp_path: Path):
-    (tmp_path / "text.txt").write_text(text())
+    (tmp_path / "text.txt").write_text(small_text())
     with pytest.raises(InputError, match="--processes 2 means nothing") as raised:
-        pipeline.run_pretraining(plan(name, tmp_path / "text.txt"), tmp_path / "run", group=ProcessGroup(2))
+        pipeline.run_pretraining(
+            small_pretrain_plan(name, tmp_path / "text.txt"), tmp_path / "run", group=ProcessGroup(2)
+        )
     assert raised.value.hint == "give --threads 2 instead"
 
 
 @pytest.mark.parametrize("kind", ["characters", "wordpiece", "bytepair"])
 def test_word2vec_trains_on_any_tokenizer(kind: str, tmp_path: Path):
-    run = Run(trained("word2vec", tmp_path, tokenizer=kind, steps=20))
+    run = Run(train_small_run("word2vec", tmp_path, tokenizer=kind, steps=20))
     assert run.word_table.matrix.shape[1] == 32
     assert "analogy" in run.capabilities
 
 
 def test_diverging_vectors_name_too_high_learning_rate(tmp_path: Path):
     with pytest.raises(ForebearError, match="the vectors grow without end") as raised:
-        trained("word2vec", tmp_path, steps=60, rate=0.7)
+        train_small_run("word2vec", tmp_path, steps=60, rate=0.7)
     assert "a lower rate" in raised.value.hint
 
 
 def test_learned_phrases_are_noted(tmp_path: Path):
-    notes = Notes()
-    trained("word2vec", tmp_path, steps=2, phrases=1, callback=notes)
-    assert any("phrases are words of their own" in note for note in notes.words)
+    notes = NoteRecorder()
+    train_small_run("word2vec", tmp_path, steps=2, phrases=1, callback=notes)
+    assert any("phrases are words of their own" in note for note in notes.messages)

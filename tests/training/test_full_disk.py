@@ -15,7 +15,7 @@ from forebear.errors import ForebearError
 from forebear.experiments import pipeline
 from forebear.training.run_folder import RunFolder
 from forebear.training.trainer import ProgressReport, TrainingCallback
-from small_runs import NEURAL, WAYS, plan, text, trained, weights
+from small_runs import NEURAL_MODELS, SAMPLE_MODELS, small_pretrain_plan, small_text, train_small_run, weights_digest
 
 DISK = 2 << 20
 
@@ -23,7 +23,7 @@ DISK = 2 << 20
 @pytest.fixture
 def text_file(tmp_path: Path) -> Path:
     file = tmp_path / "text.txt"
-    file.write_text(text(), encoding="utf-8")
+    file.write_text(small_text(), encoding="utf-8")
     return file
 
 
@@ -50,7 +50,7 @@ def fill(disk: Path, room: int = 0) -> None:
 def test_training_on_a_full_disk_keeps_checkpoint_and_resumes(text_file: Path, small_disk: Path):
     """With more space, the run ends bit for bit like an uninterrupted one."""
     changes = {"steps": 40, "evaluate_every": 6, "keep": 1}
-    complete = trained("gpt2", text_file.parent, to="whole", **changes)
+    complete = train_small_run("gpt2", text_file.parent, to="whole", **changes)
 
     class FillDiskAtStep20(TrainingCallback):
         def on_progress(self, report: ProgressReport) -> None:
@@ -58,42 +58,44 @@ def test_training_on_a_full_disk_keeps_checkpoint_and_resumes(text_file: Path, s
                 fill(small_disk)
 
     with pytest.raises(ForebearError, match="No space left") as raised:
-        pipeline.run_pretraining(plan("gpt2", text_file, **changes), small_disk / "run", callback=FillDiskAtStep20())
+        pipeline.run_pretraining(
+            small_pretrain_plan("gpt2", text_file, **changes), small_disk / "run", callback=FillDiskAtStep20()
+        )
     assert raised.value.exit_code == 1
     assert "free some space" in raised.value.hint
     run = RunFolder.open(small_disk / "run")
     assert run.checkpoints.newest_valid()[0] is not None
     (small_disk / "filler").unlink()
-    assert weights(pipeline.resume_pretraining(run.path)) == weights(complete)
+    assert weights_digest(pipeline.resume_pretraining(run.path)) == weights_digest(complete)
 
 
 @pytest.mark.sample(5)
 @pytest.mark.parametrize("free_kb", [0, 16, 48, 96, 160, 300, 450, 600, 900])
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", SAMPLE_MODELS)
 def test_disk_full_at_any_stage_is_reported_and_training_resumes(
     name: str, free_kb: int, text_file: Path, small_disk: Path, tmp_path: Path
 ):
     """Too few kilobytes for the start, a checkpoint, the final weights or the card."""
-    complete = trained(name, tmp_path, to="whole")
+    complete = train_small_run(name, tmp_path, to="whole")
     fill(small_disk, free_kb << 10)
     failure = None
     try:
-        pipeline.run_pretraining(plan(name, text_file), small_disk / "run")
+        pipeline.run_pretraining(small_pretrain_plan(name, text_file), small_disk / "run")
     except ForebearError as error:
         failure = error
-    assert failure is not None or free_kb > (200 if name in NEURAL else 30)
+    assert failure is not None or free_kb > (200 if name in NEURAL_MODELS else 30)
     assert failure is None or ("No space left" in failure.message and "free some space" in failure.hint)
     (small_disk / "filler").unlink()
-    run = pipeline.run_pretraining(plan(name, text_file), small_disk / "run")
+    run = pipeline.run_pretraining(small_pretrain_plan(name, text_file), small_disk / "run")
     assert run.is_finished
-    assert weights(run) == weights(complete)
+    assert weights_digest(run) == weights_digest(complete)
     assert not [item.name for item in run.path.rglob("*") if item.name.endswith((".tmp", ".old"))]
 
 
 def test_pretrain_on_read_only_disk_suggests_another_folder(text_file: Path, small_disk: Path):
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     with pytest.raises(ForebearError, match="Read-only") as raised:
-        pipeline.run_pretraining(plan("ngram", text_file), small_disk / "run")
+        pipeline.run_pretraining(small_pretrain_plan("ngram", text_file), small_disk / "run")
     assert "--to" in raised.value.hint
 
 
@@ -113,5 +115,5 @@ def test_full_cache_disk_error_names_the_cache_folder(
     monkeypatch.setenv("FOREBEAR_CACHE", str(small_disk / "cache"))
     fill(small_disk)
     with pytest.raises(ForebearError, match="No space left on device") as raised:
-        pipeline.run_pretraining(plan("ngram", text_file), text_file.parent / "run")
+        pipeline.run_pretraining(small_pretrain_plan("ngram", text_file), text_file.parent / "run")
     assert "FOREBEAR_CACHE" in raised.value.hint

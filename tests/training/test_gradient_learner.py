@@ -19,13 +19,13 @@ from forebear.training.gradient import DeviceConfig, GradientLearner
 from forebear.training.run_folder import MetricsLog
 from forebear.training.settings import Recipe
 from forebear.training.trainer import ProgressReport, Trainer
-from small_runs import Notes, tokenizer, trained, weights
+from small_runs import NoteRecorder, small_tokenizer, train_small_run, weights_digest
 
 
 def learner(dropout: float = 0.0, **recipe: int) -> GradientLearner:
     spec = GPT2Spec(width=16, depth=1, heads=2, context=8, dropout=dropout)
     result = GradientLearner(
-        spec.build(tokenizer()), Recipe(steps=1, clip=1e9, **recipe), DeviceConfig("cpu", 1, "float32")
+        spec.build(small_tokenizer()), Recipe(steps=1, clip=1e9, **recipe), DeviceConfig("cpu", 1, "float32")
     )
     result.initialize()
     return result
@@ -72,7 +72,7 @@ def test_checkpoints_are_saved_when_save_every_has_passed(tmp_path: Path):
     """Without evaluations, only the elapsed time causes a save."""
 
     def saves_while_training(name: str, every: float) -> bool:
-        class CheckpointNotes(Notes):
+        class CheckpointNotes(NoteRecorder):
             has_checkpoint = False
 
             def on_progress(self, report: ProgressReport) -> None:
@@ -81,7 +81,7 @@ def test_checkpoints_are_saved_when_save_every_has_passed(tmp_path: Path):
                 )
 
         notes = CheckpointNotes()
-        trained("gpt2", tmp_path, to=name, callback=notes, steps=40, evaluate_every=1000, save_every=every)
+        train_small_run("gpt2", tmp_path, to=name, callback=notes, steps=40, evaluate_every=1000, save_every=every)
         return notes.has_checkpoint
 
     assert saves_while_training("often", 1e-6)
@@ -96,7 +96,7 @@ def test_timing_of_a_step_counts_towards_the_time_budget(tmp_path: Path, monkeyp
         return 0.01
 
     monkeypatch.setattr(GradientLearner, "time_step", slow_time_step)
-    run = trained("gpt2", tmp_path, time=2)
+    run = train_small_run("gpt2", tmp_path, time=2)
     first_line = next(MetricsLog(run.path / "metrics.jsonl").read_lines())
     assert first_line["seconds"] > 1.5  # the clock ran
     assert run.metadata["seconds"] < 3
@@ -117,9 +117,9 @@ def test_time_step_repeats_only_short_steps(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.slow
 def test_timing_a_step_leaves_weights_and_optimizer_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Repeating the run without the trial gives the same weights."""
-    run = trained("gpt2", tmp_path, time=1.5, threads=1)
+    run = train_small_run("gpt2", tmp_path, time=1.5, threads=1)
     repeated = pipeline.repeat_run(run.path, tmp_path / "again")
-    assert weights(repeated) == weights(run)
+    assert weights_digest(repeated) == weights_digest(run)
 
 
 def test_held_out_loss_is_weighted_by_supervised_positions(tmp_path: Path):
@@ -129,7 +129,7 @@ def test_held_out_loss_is_weighted_by_supervised_positions(tmp_path: Path):
         def evaluate(self, batch: Batch) -> dict[str, float]:
             return {"next": 2.0 * batch.supervised_counts()["next"]}
 
-    run = trained("gpt2", tmp_path, steps=1)
+    run = train_small_run("gpt2", tmp_path, steps=1)
     split = reopen_corpus(run.metadata["data"], run.tokenizer).split(run.recipe.held_out)
     objective = NextToken(13, run.tokenizer.special_roles["end"])  # does not divide the length of the text
     trainer = Trainer(run, TwoNatsLearner(), objective, split)  # pyright: ignore[reportArgumentType]

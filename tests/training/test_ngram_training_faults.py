@@ -18,7 +18,7 @@ from forebear.errors import ForebearError, InputError
 from forebear.experiments import pipeline
 from forebear.statistical.ngram import counts
 from forebear.training.run_folder import RunFolder
-from small_runs import plan, text, weights
+from small_runs import small_pretrain_plan, small_text, weights_digest
 
 SPILLED_COUNTS = {"batch": 40, "order": 5, "max_memory": 1, "save_every": 3600.0}  # several shards of counts on disk
 
@@ -29,13 +29,13 @@ def small_count_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_counts_spilled_to_disk_equal_counts_in_memory(small_count_parts: None, tmp_path: Path):
-    (tmp_path / "text.txt").write_text(text(), encoding="utf-8")
+    (tmp_path / "text.txt").write_text(small_text(), encoding="utf-8")
     in_memory = {name: value for name, value in SPILLED_COUNTS.items() if name not in ("max_memory", "batch")}
     runs = [
-        pipeline.run_pretraining(plan("ngram", tmp_path / "text.txt", **settings), tmp_path / name)
+        pipeline.run_pretraining(small_pretrain_plan("ngram", tmp_path / "text.txt", **settings), tmp_path / name)
         for name, settings in (("parts", SPILLED_COUNTS), ("whole", in_memory))
     ]
-    assert weights(runs[0]) == weights(runs[1])
+    assert weights_digest(runs[0]) == weights_digest(runs[1])
     assert not list((tmp_path / "parts").glob(".counts*"))
 
 
@@ -47,31 +47,38 @@ def test_full_disk_while_merging_counts_is_reported_and_training_resumes(
     tmp_path: Path,
     small_disk: Path,  # noqa: F811
 ):
-    (tmp_path / "text.txt").write_text(text(400), encoding="utf-8")
-    expected = pipeline.run_pretraining(plan("ngram", tmp_path / "text.txt", **SPILLED_COUNTS), tmp_path / "whole")
+    (tmp_path / "text.txt").write_text(small_text(400), encoding="utf-8")
+    expected = pipeline.run_pretraining(
+        small_pretrain_plan("ngram", tmp_path / "text.txt", **SPILLED_COUNTS), tmp_path / "whole"
+    )
     fill(small_disk, free_kb << 10)
     with pytest.raises(ForebearError, match="No space left") as raised:
-        pipeline.run_pretraining(plan("ngram", tmp_path / "text.txt", **SPILLED_COUNTS), small_disk / "run")
+        pipeline.run_pretraining(
+            small_pretrain_plan("ngram", tmp_path / "text.txt", **SPILLED_COUNTS), small_disk / "run"
+        )
     assert "free some space" in raised.value.hint
     (small_disk / "filler").unlink()
-    run = pipeline.run_pretraining(plan("ngram", tmp_path / "text.txt", **SPILLED_COUNTS), small_disk / "run")
-    assert weights(run) == weights(expected)
+    run = pipeline.run_pretraining(
+        small_pretrain_plan("ngram", tmp_path / "text.txt", **SPILLED_COUNTS), small_disk / "run"
+    )
+    assert weights_digest(run) == weights_digest(expected)
     assert not list(run.path.glob(".counts*"))
 
 
 @pytest.mark.slow
 def test_killed_ngram_training_with_spilled_counts_resumes_bit_for_bit(tmp_path: Path):
     """Tokens counted since the last save are counted again, and no temporary files remain."""
-    (tmp_path / "text.txt").write_text(text(400), encoding="utf-8")
+    (tmp_path / "text.txt").write_text(small_text(400), encoding="utf-8")
     settings = {**SPILLED_COUNTS, "save_every": 0.001, "batch": 16}
     program = f"""
 import sys
 from pathlib import Path
 from forebear.statistical.ngram import counts
 from forebear.experiments import pipeline
-from small_runs import plan
+from small_runs import small_pretrain_plan
 counts.MIN_TEXT_TOKENS = 40
-pipeline.run_pretraining(plan("ngram", Path({str(tmp_path / "text.txt")!r}), **{settings!r}), Path(sys.argv[1]))
+plan = small_pretrain_plan("ngram", Path({str(tmp_path / "text.txt")!r}), **{settings!r})
+pipeline.run_pretraining(plan, Path(sys.argv[1]))
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
@@ -94,10 +101,12 @@ pipeline.run_pretraining(plan("ngram", Path({str(tmp_path / "text.txt")!r}), **{
             break
     assert kills
     assert start().wait() == 0
-    expected = pipeline.run_pretraining(plan("ngram", tmp_path / "text.txt", **settings), tmp_path / "whole")
+    expected = pipeline.run_pretraining(
+        small_pretrain_plan("ngram", tmp_path / "text.txt", **settings), tmp_path / "whole"
+    )
     killed = RunFolder.open(tmp_path / "killed")
     assert killed.is_finished
-    assert weights(killed) == weights(expected)
+    assert weights_digest(killed) == weights_digest(expected)
     assert not list(killed.path.glob(".counts*"))
 
 

@@ -16,7 +16,16 @@ from forebear.experiments import pipeline
 from forebear.inference.run import Run
 from forebear.training.run_folder import RunFolder
 from forebear.training.trainer import ProgressReport, TrainingCallback
-from small_runs import NEURAL, WAYS, Notes, opened, plan, text, trained, weights
+from small_runs import (
+    NEURAL_MODELS,
+    SAMPLE_MODELS,
+    NoteRecorder,
+    open_small_run,
+    small_pretrain_plan,
+    small_text,
+    train_small_run,
+    weights_digest,
+)
 
 
 class CrashAtStep(TrainingCallback):
@@ -32,7 +41,7 @@ class CrashAtStep(TrainingCallback):
 
 @pytest.fixture
 def text_file(tmp_path: Path) -> Path:
-    (tmp_path / "text.txt").write_text(text(), encoding="utf-8")
+    (tmp_path / "text.txt").write_text(small_text(), encoding="utf-8")
     return tmp_path / "text.txt"
 
 
@@ -87,39 +96,43 @@ def test_invalid_command_exits_with_2_and_a_hint(
 
 
 def test_word_vocabulary_is_no_larger_than_the_text_can_fill(text_file: Path):
-    run = pipeline.run_pretraining(plan("gpt2", text_file, tokenizer="words", steps=2), text_file.parent / "run")
+    run = pipeline.run_pretraining(
+        small_pretrain_plan("gpt2", text_file, tokenizer="words", steps=2), text_file.parent / "run"
+    )
     assert run.metadata["tokenizer"]["size"] < 200
 
 
 def test_output_folder_with_other_content_is_refused_unless_overwritten(text_file: Path):
-    trained("ngram", text_file.parent)
+    train_small_run("ngram", text_file.parent)
     with pytest.raises(InputError, match="holds another run"):
-        trained("ngram", text_file.parent, order=2)
+        train_small_run("ngram", text_file.parent, order=2)
     (text_file.parent / "stranger").mkdir()
     (text_file.parent / "stranger" / "diary.txt").write_text("mine")
     with pytest.raises(InputError, match="is no run"):
-        trained("ngram", text_file.parent, to="stranger")
+        train_small_run("ngram", text_file.parent, to="stranger")
     assert (text_file.parent / "stranger" / "diary.txt").read_text() == "mine"
-    overwritten = pipeline.run_pretraining(plan("ngram", text_file, order=2), text_file.parent / "run", overwrite=True)
+    overwritten = pipeline.run_pretraining(
+        small_pretrain_plan("ngram", text_file, order=2), text_file.parent / "run", overwrite=True
+    )
     assert overwritten.spec.order == 2  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_finished_run_is_opened_instead_of_trained_again(text_file: Path):
-    first = trained("ngram", text_file.parent)
+    first = train_small_run("ngram", text_file.parent)
     modified = (first.path / "weights.safetensors").stat().st_mtime_ns
-    assert weights(trained("ngram", text_file.parent)) == weights(first)
+    assert weights_digest(train_small_run("ngram", text_file.parent)) == weights_digest(first)
     assert (first.path / "weights.safetensors").stat().st_mtime_ns == modified
 
 
 def test_resume_refuses_changed_text_and_rerun_missing_text(text_file: Path):
     with pytest.raises(RuntimeError):
-        trained("gpt2", text_file.parent, callback=CrashAtStep(20))
+        train_small_run("gpt2", text_file.parent, callback=CrashAtStep(20))
     corpus = Path(RunFolder.open(text_file.parent / "run").metadata["data"]["folder"])
     shutil.rmtree(corpus)
-    text_file.write_text(text() + "\nOne more line.\n", encoding="utf-8")
+    text_file.write_text(small_text() + "\nOne more line.\n", encoding="utf-8")
     with pytest.raises(InputError, match="has changed since it began"):
         pipeline.resume_pretraining(text_file.parent / "run")
-    text_file.write_text(text(), encoding="utf-8")
+    text_file.write_text(small_text(), encoding="utf-8")
     assert pipeline.resume_pretraining(text_file.parent / "run").is_finished  # the corpus is prepared again
     text_file.unlink()
     shutil.rmtree(corpus)
@@ -134,7 +147,7 @@ def test_missing_extra_or_misshapen_weight_tensor_is_named(text_file: Path):
     import torch
     from safetensors.torch import load_file, save_file
 
-    run = trained("gpt2", text_file.parent, steps=2)
+    run = train_small_run("gpt2", text_file.parent, steps=2)
     file = run.path / "weights.safetensors"
     valid_tensors = load_file(file)
     name = "encoder.blocks.1.expand.weight"
@@ -156,7 +169,7 @@ def test_missing_or_extra_ngram_count_array_is_named(text_file: Path):
     import numpy as np
     from safetensors.numpy import load_file, save_file
 
-    run = trained("ngram", text_file.parent)
+    run = train_small_run("ngram", text_file.parent)
     file = run.path / "weights.safetensors"
     valid_arrays = load_file(file)
     for message, arrays in {
@@ -196,24 +209,24 @@ DAMAGES = {
 
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", SAMPLE_MODELS)
 def test_resume_skips_damaged_checkpoint(name: str, damage: str, text_file: Path):
-    changes = {"evaluate_every": 4, "keep": 3} | ({"steps": 30} if name in NEURAL else {"batch": 10})
-    complete = trained(name, text_file.parent, to="whole", **changes)
+    changes = {"evaluate_every": 4, "keep": 3} | ({"steps": 30} if name in NEURAL_MODELS else {"batch": 10})
+    complete = train_small_run(name, text_file.parent, to="whole", **changes)
     with pytest.raises(RuntimeError):
-        trained(name, text_file.parent, to="torn", callback=CrashAtStep(20), **changes)
+        train_small_run(name, text_file.parent, to="torn", callback=CrashAtStep(20), **changes)
     damaged = RunFolder.open(text_file.parent / "torn")
     newest = damaged.checkpoints.list_all()[-1]
     DAMAGES[damage](newest.folder)
-    notes = Notes()
+    notes = NoteRecorder()
     resumed = pipeline.resume_pretraining(damaged.path, callback=notes)
-    assert any(str(newest.folder) in note and "fell back to step" in note for note in notes.words), notes.words
-    assert weights(resumed) == weights(complete)
+    assert any(str(newest.folder) in note and "fell back to step" in note for note in notes.messages), notes.messages
+    assert weights_digest(resumed) == weights_digest(complete)
 
 
 def test_resume_without_valid_checkpoint_names_damaged_files(text_file: Path):
     with pytest.raises(RuntimeError):
-        trained("gpt2", text_file.parent, callback=CrashAtStep(30), steps=40, evaluate_every=4, keep=2)
+        train_small_run("gpt2", text_file.parent, callback=CrashAtStep(30), steps=40, evaluate_every=4, keep=2)
     run = RunFolder.open(text_file.parent / "run")
     for checkpoint in run.checkpoints.list_all():
         flip_bit(checkpoint.folder / "weights.safetensors")
@@ -224,7 +237,7 @@ def test_resume_without_valid_checkpoint_names_damaged_files(text_file: Path):
 
 
 def test_damaged_final_weights_fall_back_to_checkpoint(text_file: Path):
-    run = opened("gpt2", text_file.parent, steps=4)
+    run = open_small_run("gpt2", text_file.parent, steps=4)
     log_prob = run.score("the cat")[0].log_prob
     file = run.folder.path / "weights.safetensors"
     with open(file, "r+b") as damaged_file:  # in place, as a failing disk does it
@@ -238,7 +251,7 @@ def test_damaged_final_weights_fall_back_to_checkpoint(text_file: Path):
 
 
 def test_truncated_run_json_is_reported(text_file: Path):
-    run = trained("ngram", text_file.parent)
+    run = train_small_run("ngram", text_file.parent)
     (run.path / "run.json").write_text('{"form')
     with pytest.raises(ForebearError, match=r"run\.json: cannot be read"):
         Run.open(run.path)
@@ -260,30 +273,30 @@ def test_second_process_training_the_same_run_is_refused(text_file: Path):
                 )
                 errors.append(process.stderr)
 
-    run = trained("gpt2", text_file.parent, callback=ResumeAtStep20(), steps=30)
+    run = train_small_run("gpt2", text_file.parent, callback=ResumeAtStep20(), steps=30)
     assert run.is_finished
     assert "another process is training this run" in errors[0]
-    assert weights(run) == weights(trained("gpt2", text_file.parent, to="alone", steps=30))
+    assert weights_digest(run) == weights_digest(train_small_run("gpt2", text_file.parent, to="alone", steps=30))
 
 
 def test_damaged_best_checkpoint_is_replaced_by_the_last(text_file: Path):
     """The best checkpoint is damaged during training; a note says that the last one is kept."""
     changes = {"steps": 120, "rate": 2e-2, "evaluate_every": 10, "fall": 1000}
-    best_step = trained("gpt2", text_file.parent, to="whole", **changes).metadata["best_step"]
+    best_step = train_small_run("gpt2", text_file.parent, to="whole", **changes).metadata["best_step"]
 
-    class DamageBestCheckpoint(Notes):
+    class DamageBestCheckpoint(NoteRecorder):
         def on_progress(self, report: ProgressReport) -> None:
             if report.step == best_step + 10:
                 flip_bit(text_file.parent / "run" / "checkpoints" / f"{best_step:08d}" / "weights.safetensors")
 
     notes = DamageBestCheckpoint()
-    run = trained("gpt2", text_file.parent, callback=notes, **changes)
+    run = train_small_run("gpt2", text_file.parent, callback=notes, **changes)
     assert run.metadata["best_step"] == 120
-    assert any("the last one is kept instead" in note for note in notes.words)
+    assert any("the last one is kept instead" in note for note in notes.messages)
 
 
 def test_ngram_run_with_infinite_held_out_loss_keeps_last_checkpoint(text_file: Path):
-    run = trained("ngram", text_file.parent, smoothing="none", batch=20, evaluate_every=4)
+    run = train_small_run("ngram", text_file.parent, smoothing="none", batch=20, evaluate_every=4)
     assert run.metadata["weights"]["step"] == run.metadata["step"] > 8
     assert "Infinity" not in (run.path / "run.json").read_text()
 
@@ -291,10 +304,10 @@ def test_ngram_run_with_infinite_held_out_loss_keeps_last_checkpoint(text_file: 
 def test_same_command_resumes_with_recorded_number_of_threads(text_file: Path):
     changes = {"threads": None, "steps": 40, "evaluate_every": 10}
     with pytest.raises(RuntimeError):
-        trained("gpt2", text_file.parent, callback=CrashAtStep(20), **changes)
+        train_small_run("gpt2", text_file.parent, callback=CrashAtStep(20), **changes)
     run = RunFolder.open(text_file.parent / "run")
     run.update(recipe=run.metadata["recipe"] | {"threads": 1})
-    assert trained("gpt2", text_file.parent, **changes).metadata["recipe"]["threads"] == 1
+    assert train_small_run("gpt2", text_file.parent, **changes).metadata["recipe"]["threads"] == 1
     import torch
 
     assert torch.get_num_threads() == 1
@@ -303,4 +316,4 @@ def test_same_command_resumes_with_recorded_number_of_threads(text_file: Path):
 def test_run_killed_before_run_json_was_written_starts_again(text_file: Path):
     (text_file.parent / "run").mkdir()
     (text_file.parent / "run" / "tokenizer.json").write_text("half")
-    assert trained("ngram", text_file.parent).is_finished
+    assert train_small_run("ngram", text_file.parent).is_finished

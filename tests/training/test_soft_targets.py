@@ -22,7 +22,7 @@ from forebear.training.soft_targets import (
     Teacher,
     mask_labels,
 )
-from small_runs import tokenizer
+from small_runs import small_tokenizer
 
 TEXTS = ["The cat sat by the hill.", "The old fox saw the dog and ran.", "A bird sat."]
 
@@ -43,7 +43,7 @@ class FakeTeacherModel:
 
 def test_teacher_may_tokenize_differently_from_student():
     """Labels of texts and tags of words, computed on teacher tokens and aligned to student tokens."""
-    teacher_tokenizer, student_tokenizer = tokenizer("characters"), tokenizer("words")
+    teacher_tokenizer, student_tokenizer = small_tokenizer("characters"), small_tokenizer("words")
     spec = GPT2Spec(width=16, depth=1, heads=1, context=64)
     input_format = spec.input_format(student_tokenizer)
     examples = [LabeledExample((text,), "a") for text in TEXTS]
@@ -69,7 +69,7 @@ def test_teacher_may_tokenize_differently_from_student():
 
 
 def test_choice_targets_are_padded_with_minus_infinity():
-    student_tokenizer = tokenizer("words")
+    student_tokenizer = small_tokenizer("words")
     input_format = GPT2Spec(width=16, depth=1, heads=1, context=64).input_format(student_tokenizer)
     examples = [ChoiceExample("The cat", ("sat.", "ran.", "saw."), 0), ChoiceExample("The dog", ("sat.", "ran."))]
     rows = mask_labels(MultipleChoice().encode(examples, student_tokenizer, input_format), 1)
@@ -87,7 +87,7 @@ def test_choice_targets_are_padded_with_minus_infinity():
 
 
 def test_answer_positions_follow_the_student_sequences():
-    student_tokenizer = tokenizer("words")
+    student_tokenizer = small_tokenizer("words")
     input_format = GPT2Spec(width=16, depth=1, heads=1, context=16).input_format(student_tokenizer)
     examples = [
         QuestionExample("Who sat?", TEXTS[0], (AnswerSpan(4, "cat"),)),

@@ -13,7 +13,7 @@ import pytest
 from kill_harness import training_function
 
 from forebear.training.run_folder import RunFolder
-from small_runs import text, weights
+from small_runs import small_text, weights_digest
 
 # One model of each learner and of each kind of network; others save nothing different. (test_contract.py interrupts
 # all of them.)
@@ -51,7 +51,7 @@ def test_training_killed_6_times_resumes_bit_for_bit(name: str, tmp_path: Path):
 
 def kill_and_compare(kills: int, name: str, documents: int, folder: Path, *options: str) -> dict[str, int]:
     """Kills a run repeatedly, compares its end with an uninterrupted run, and returns the counts of kills."""
-    (folder / "text.txt").write_text(text(documents), encoding="utf-8")
+    (folder / "text.txt").write_text(small_text(documents), encoding="utf-8")
     tests_folder = Path(__file__).parent
     process = subprocess.run(
         [
@@ -75,7 +75,7 @@ def kill_and_compare(kills: int, name: str, documents: int, folder: Path, *optio
     assert counts["kills"] == kills
     killed = RunFolder.open(folder / "killed")
     assert killed.is_finished
-    assert weights(killed) == weights(complete)
+    assert weights_digest(killed) == weights_digest(complete)
     metrics, expected = (_without_seconds(run.metadata["metrics"]) for run in (killed, complete))
     assert metrics == expected
     assert not list((folder / "killed" / "checkpoints").glob(".*"))

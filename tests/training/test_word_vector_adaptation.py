@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from adapted_runs import TASKS, adapt_small_run, adaptation_plan, task_file, task_file_text
 from forebear import import_run
 from forebear.cli.main import main
 from forebear.errors import InputError
@@ -18,8 +19,7 @@ from forebear.models.word2vec import Word2VecSpec
 from forebear.tasks import task as predicting
 from forebear.training.adaptation import Adaptation
 from forebear.training.run_folder import RunFolder
-from labelled_texts import TASKS, adapted, file_of, planned, written
-from small_runs import TABLES, trained
+from small_runs import WORD_VECTOR_MODELS, train_small_run
 
 TASK_ENCODERS = ("mean", "convolution", "recurrent")
 
@@ -28,10 +28,10 @@ TASK_ENCODERS = ("mean", "convolution", "recurrent")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A small run of each word-vector model, trained on text about the topics of the tasks."""
     paths = {}
-    for name in TABLES:
+    for name in WORD_VECTOR_MODELS:
         folder = tmp_path_factory.mktemp(name)
-        (folder / "text.txt").write_text(written("pairs", 40).replace("\t", " ").replace("\n", "\n\n"))
-        paths[name] = trained(name, folder, steps=20).path
+        (folder / "text.txt").write_text(task_file_text("pairs", 40).replace("\t", " ").replace("\n", "\n\n"))
+        paths[name] = train_small_run(name, folder, steps=20).path
     return paths
 
 
@@ -49,12 +49,12 @@ def token_table(folder: Path | RunFolder) -> np.ndarray:
 def test_each_task_encoder_adapts_to_each_task(
     reader: str, task: str, runs: dict[str, Path], tmp_path: Path, monkeypatch
 ):
-    adapted_run = adapted(runs["word2vec"], task, tmp_path, steps=5, reader=reader)
+    adapted_run = adapt_small_run(runs["word2vec"], task, tmp_path, steps=5, reader=reader)
     run = Run.open(adapted_run.path)
     assert run.task is not None
     assert run.task.verb in run.capabilities
     assert adapted_run.adaptation.reader == reader
-    plan = planned(runs["word2vec"], task, tmp_path, steps=5, reader=reader)
+    plan = adaptation_plan(runs["word2vec"], task, tmp_path, steps=5, reader=reader)
     rows = run.task.encode(plan.labeled_data.train, run.tokenizer, run.folder.spec.input_format(run.tokenizer))
     batched = predicting.predict_logits(run.network, rows)
     monkeypatch.setattr(predicting, "BATCH_TOKENS", 1)
@@ -66,7 +66,7 @@ def test_each_task_encoder_adapts_to_each_task(
 @pytest.mark.parametrize("how", ["freeze", "features"])
 @pytest.mark.parametrize("name", ["word2vec", "glove"])
 def test_frozen_word_vectors_stay_bit_for_bit(name: str, how: str, runs: dict[str, Path], tmp_path: Path):
-    adapted_run = adapted(runs[name], "classification", tmp_path, steps=5, how=how)
+    adapted_run = adapt_small_run(runs[name], "classification", tmp_path, steps=5, how=how)
     parent, learned = Run.open(runs[name]), token_table(adapted_run)
     ids = [i for i, token in enumerate(parent.tokenizer.vocabulary()) if token in parent.word_table.rows]
     assert len(ids) > 50
@@ -83,13 +83,13 @@ def parameter_names(adapted_run: RunFolder) -> set[str]:
 
 
 def test_trained_word_vectors_move_and_new_words_get_vectors(runs: dict[str, Path], tmp_path: Path):
-    adapted_run = adapted(runs["word2vec"], "classification", tmp_path, steps=5)
+    adapted_run = adapt_small_run(runs["word2vec"], "classification", tmp_path, steps=5)
     before, after = Run.open(runs["word2vec"]), Run.open(adapted_run.path)
     words = after.tokenizer.vocabulary()
     new = words[before.tokenizer.vocab_size :]
     assert words[: before.tokenizer.vocab_size] == before.tokenizer.vocabulary()
     assert new
-    text = file_of("classification", tmp_path).read_text(encoding="utf-8")
+    text = task_file("classification", tmp_path).read_text(encoding="utf-8")
     assert all(text.count(word) > 1 for word in new)
     assert after.tokenizer.unk_id not in after.tokenizer.encode(new[0]).ids
     learned, known = token_table(adapted_run), before.network.matrix
@@ -111,9 +111,9 @@ def test_special_tokens_start_with_the_mean_vector(runs: dict[str, Path]):
 
 
 def test_character_vectors_can_be_adapted(tmp_path: Path):
-    run = trained("word2vec", tmp_path, steps=20, tokenizer="characters")
+    run = train_small_run("word2vec", tmp_path, steps=20, tokenizer="characters")
     assert run.metadata["metrics"]["held_out"]
-    adapted_run = adapted(run.path, "pairs", tmp_path, steps=3, reader="convolution")
+    adapted_run = adapt_small_run(run.path, "pairs", tmp_path, steps=3, reader="convolution")
     assert Run(adapted_run).tokenizer.kind == "characters"
     row = Run(run).tokenizer.token_to_id("t")
     # it started from the pre-trained vector
@@ -121,25 +121,25 @@ def test_character_vectors_can_be_adapted(tmp_path: Path):
 
 
 def test_imported_word_vectors_can_be_adapted(tmp_path: Path):
-    words = dict.fromkeys(written("classification", 60).lower().split())
+    words = dict.fromkeys(task_file_text("classification", 60).lower().split())
     rows = [f"{word} {' '.join(f'{len(word) / (index + 1):.3f}' for index in range(10))}" for word in words]
     (tmp_path / "vectors.txt").write_text("\n".join(rows), encoding="utf-8")
     imported = import_run(tmp_path / "vectors.txt", to=tmp_path / "given")
-    frozen = adapted(tmp_path / "given", "classification", tmp_path, steps=3, how="freeze", to="frozen")
+    frozen = adapt_small_run(tmp_path / "given", "classification", tmp_path, steps=3, how="freeze", to="frozen")
     row = imported.tokenizer.token_to_id("the")
     assert np.array_equal(token_table(frozen)[row], imported.word_table.vector("the"))
-    assert adapted(tmp_path / "given", "tagging", tmp_path, steps=3, reader="recurrent", to="tags").is_finished
+    assert adapt_small_run(tmp_path / "given", "tagging", tmp_path, steps=3, reader="recurrent", to="tags").is_finished
 
 
 def test_onehot_adaptation_starts_from_random_table(runs: dict[str, Path], tmp_path: Path):
-    adapted_run = adapted(runs["onehot"], "classification", tmp_path, steps=3, reader_width=24)
+    adapted_run = adapt_small_run(runs["onehot"], "classification", tmp_path, steps=3, reader_width=24)
     assert token_table(adapted_run).shape == (Run(adapted_run).tokenizer.vocab_size, 24)
     assert Run(adapted_run).network.encoder.width == 24
 
 
 def test_adapted_run_passes_its_task_encoder_to_another_task(runs: dict[str, Path], tmp_path: Path):
-    first = adapted(runs["word2vec"], "classification", tmp_path, steps=5, reader="convolution", to="first")
-    plan = planned(first.path, "tagging", tmp_path, steps=1)
+    first = adapt_small_run(runs["word2vec"], "classification", tmp_path, steps=5, reader="convolution", to="first")
+    plan = adaptation_plan(first.path, "tagging", tmp_path, steps=1)
     assert plan.adaptation.reader == "convolution"
     from forebear.experiments.pipeline import AdaptSetup
 
@@ -152,7 +152,7 @@ def test_adapted_run_passes_its_task_encoder_to_another_task(runs: dict[str, Pat
         parent_parameters[TOKEN_TABLE_TENSOR]
     )
     # only the vectors are reused
-    other = adapted(first.path, "pairs", tmp_path, steps=2, reader="recurrent", to="other")
+    other = adapt_small_run(first.path, "pairs", tmp_path, steps=2, reader="recurrent", to="other")
     assert other.is_finished
 
 
@@ -169,7 +169,7 @@ def test_each_task_encoder_learns_question_answer_matching(reader: str, runs: di
 
 
 def test_adapted_word_vectors_support_attribution_and_embedding(runs: dict[str, Path], tmp_path: Path):
-    run = Run.open(adapted(runs["word2vec"], "pairs", tmp_path, steps=5, reader="convolution").path)
+    run = Run.open(adapt_small_run(runs["word2vec"], "pairs", tmp_path, steps=5, reader="convolution").path)
     attributions = attribute(run, ("The cat sat.", "The dog sat."))
     assert len([word for word in attributions.words if word.text.strip()]) >= 6
     assert run.embed("The cat sat.")[0].vector.shape == (run.network.encoder.width,)
@@ -180,16 +180,22 @@ def test_adaptation_settings_without_effect_are_refused(
     runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     with pytest.raises(InputError, match="encoder of its own"):
-        planned("bert", "classification", tmp_path, reader="mean")
+        adaptation_plan("bert", "classification", tmp_path, reader="mean")
     with pytest.raises(InputError, match="learn nothing"):
-        planned(runs["word2vec"], "classification", tmp_path, how="features", reader="recurrent")
+        adaptation_plan(runs["word2vec"], "classification", tmp_path, how="features", reader="recurrent")
     with pytest.raises(InputError, match="--reader-width"):
-        planned(runs["word2vec"], "classification", tmp_path, how="features", reader_width=10)
+        adaptation_plan(runs["word2vec"], "classification", tmp_path, how="features", reader_width=10)
     with pytest.raises(InputError, match="learned nothing yet"):
-        planned(runs["word2vec"], "classification", tmp_path, how="freeze", freeze_layers=1)
+        adaptation_plan(runs["word2vec"], "classification", tmp_path, how="freeze", freeze_layers=1)
     with pytest.raises(InputError, match="--reader is"):
         Adaptation(reader="eyes")  # pyright: ignore[reportArgumentType]
-    arguments = ["adapt", str(runs["word2vec"]), str(file_of("classification", tmp_path)), "--deterministic", "--json"]
+    arguments = [
+        "adapt",
+        str(runs["word2vec"]),
+        str(task_file("classification", tmp_path)),
+        "--deterministic",
+        "--json",
+    ]
     assert main(arguments) == 2
     assert "deterministic" in capsys.readouterr().err
 

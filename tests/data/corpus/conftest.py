@@ -1,3 +1,3 @@
 """Fixtures of this folder."""
 
-from fixtures_text import cache, pieces, story  # noqa: F401
+from fixtures_data import cache, story_path, wordpiece_tokenizer  # noqa: F401

@@ -1,4 +1,4 @@
-"""A corpus kept on disk: found again, noticed when anything changes, refused when damaged, split by what it says."""
+"""Prepared corpora: reuse from the cache, detection of changes, refusal of damaged folders, splits by content hash."""
 
 import json
 import os
@@ -7,10 +7,8 @@ import pickle
 import numpy as np
 import pytest
 
-from corpora import STORY, contents
 from forebear.data import source
-from forebear.data.corpus import prepare as preparing
-from forebear.data.corpus import prepare as surveying
+from forebear.data.corpus import prepare as prepare_module
 from forebear.data.corpus.corpus import Corpus
 from forebear.data.corpus.prepare import prepare_corpus
 from forebear.data.io.reader import TextFormat
@@ -18,116 +16,122 @@ from forebear.data.segmentation import Segmenter
 from forebear.data.source import tokenizer_for
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import ForebearError, InputError
+from story_corpus import STORY, folder_contents
 
 
-def changing(path, text):
-    """A survey after which the file is no longer what was surveyed."""
-
-    fingerprint = surveying.fingerprint_sources  # before it is patched
+def fingerprint_then_change(path, text):
+    """A fingerprint function after whose call the file has another text."""
+    fingerprint = prepare_module.fingerprint_sources  # before it is patched
 
     def then_change(paths, reading):
-        seen = fingerprint(paths, reading)
+        digest = fingerprint(paths, reading)
         path.write_text(text)
-        return seen
+        return digest
 
     return then_change
 
 
-def test_a_second_use_starts_at_once_and_any_change_is_noticed(story, pieces, tmp_path, monkeypatch):
-    first = prepare_corpus([story], pieces)
-    monkeypatch.setattr(preparing, "finish_corpus", lambda *_, **__: pytest.fail("it was made again"))
-    assert prepare_corpus([story], pieces).folder == first.folder
-    os.utime(story, ns=(1, 1))  # touched, not changed
-    assert prepare_corpus([story], pieces).folder == first.folder
-    renamed = story.rename(tmp_path / "other name.txt")
-    assert prepare_corpus([renamed], pieces).folder == first.folder
+def test_prepared_corpus_is_reused_until_text_or_settings_change(
+    story_path, wordpiece_tokenizer, tmp_path, monkeypatch
+):
+    first = prepare_corpus([story_path], wordpiece_tokenizer)
+    monkeypatch.setattr(prepare_module, "finish_corpus", lambda *_, **__: pytest.fail("it was made again"))
+    assert prepare_corpus([story_path], wordpiece_tokenizer).folder == first.folder
+    os.utime(story_path, ns=(1, 1))  # touched, not changed
+    assert prepare_corpus([story_path], wordpiece_tokenizer).folder == first.folder
+    renamed = story_path.rename(tmp_path / "other name.txt")
+    assert prepare_corpus([renamed], wordpiece_tokenizer).folder == first.folder
     monkeypatch.undo()
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
     others = [
-        prepare_corpus([renamed], pieces, sentences="lines"),
-        prepare_corpus([renamed], pieces, sentences="whole"),
-        prepare_corpus([renamed], pieces, text_format=TextFormat(documents="lines")),
-        prepare_corpus([renamed], pieces, segmenter=Segmenter()),
+        prepare_corpus([renamed], wordpiece_tokenizer, sentences="lines"),
+        prepare_corpus([renamed], wordpiece_tokenizer, sentences="whole"),
+        prepare_corpus([renamed], wordpiece_tokenizer, text_format=TextFormat(documents="lines")),
+        prepare_corpus([renamed], wordpiece_tokenizer, segmenter=Segmenter()),
         prepare_corpus([renamed], train_tokenizer("characters", [STORY])),
     ]
     renamed.write_text(STORY + "!")
-    others.append(prepare_corpus([renamed], pieces))
+    others.append(prepare_corpus([renamed], wordpiece_tokenizer))
     assert len({corpus.key for corpus in [first, *others]}) == 7
 
 
-def test_a_name_that_changes_how_a_file_is_read_is_noticed(tmp_path, pieces):
+def test_suffix_that_changes_the_format_makes_another_corpus(tmp_path, wordpiece_tokenizer):
     (tmp_path / "a.txt").write_text('{"text": "the cat"}')
-    as_text = prepare_corpus([tmp_path / "a.txt"], pieces)
+    as_text = prepare_corpus([tmp_path / "a.txt"], wordpiece_tokenizer)
     (tmp_path / "a.txt").rename(tmp_path / "a.jsonl")
-    as_records = prepare_corpus([tmp_path / "a.jsonl"], pieces)
+    as_records = prepare_corpus([tmp_path / "a.jsonl"], wordpiece_tokenizer)
     assert as_text.key != as_records.key
     assert as_records.sizes.tolist() == [7]
 
 
-def test_unchanged_files_are_not_even_read_again(story, pieces, monkeypatch):
-    os.utime(story, ns=(10**18, 10**18))
-    monkeypatch.setattr(surveying, "STABLE_AFTER_NS", -(10**18))  # as if the file had been at rest for long
-    prepare_corpus([story], pieces)
-    monkeypatch.setattr(surveying, "sources_digest", lambda _: pytest.fail("it was read again"))
-    prepare_corpus([story], pieces)
+def test_unchanged_files_are_not_read_again(story_path, wordpiece_tokenizer, monkeypatch):
+    os.utime(story_path, ns=(10**18, 10**18))
+    monkeypatch.setattr(prepare_module, "STABLE_AFTER_NS", -(10**18))  # as if the file had been at rest for long
+    prepare_corpus([story_path], wordpiece_tokenizer)
+    monkeypatch.setattr(prepare_module, "sources_digest", lambda _: pytest.fail("it was read again"))
+    prepare_corpus([story_path], wordpiece_tokenizer)
 
 
-def test_a_folder_of_ones_own(story, pieces, tmp_path):
-    corpus = prepare_corpus([story], pieces, to=tmp_path / "my corpus")
+def test_corpus_in_given_folder_is_replaced_only_with_overwrite(story_path, wordpiece_tokenizer, tmp_path):
+    corpus = prepare_corpus([story_path], wordpiece_tokenizer, to=tmp_path / "my corpus")
     assert corpus.folder == tmp_path / "my corpus"
-    assert prepare_corpus([story], pieces, to=tmp_path / "my corpus").key == corpus.key
-    story.write_text("something else entirely")
+    assert prepare_corpus([story_path], wordpiece_tokenizer, to=tmp_path / "my corpus").key == corpus.key
+    story_path.write_text("something else entirely")
     with pytest.raises(InputError, match="holds a corpus of other text") as caught:
-        prepare_corpus([story], pieces, to=tmp_path / "my corpus")
+        prepare_corpus([story_path], wordpiece_tokenizer, to=tmp_path / "my corpus")
     assert "--overwrite" in caught.value.hint
-    assert len(prepare_corpus([story], pieces, to=tmp_path / "my corpus", overwrite=True).documents) == 2
+    assert (
+        len(prepare_corpus([story_path], wordpiece_tokenizer, to=tmp_path / "my corpus", overwrite=True).documents) == 2
+    )
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("precious")
     with pytest.raises(InputError, match="is no corpus"):
-        prepare_corpus([story], pieces, to=tmp_path / "mine", overwrite=True)
+        prepare_corpus([story_path], wordpiece_tokenizer, to=tmp_path / "mine", overwrite=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "my corpus", "story.txt"]
 
 
-def test_text_that_changes_while_it_is_read_is_refused(story, pieces, tmp_path, monkeypatch):
-    monkeypatch.setattr(preparing, "fingerprint_sources", changing(story, "changed behind our back"))
+def test_text_changed_while_read_is_refused(story_path, wordpiece_tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        prepare_module, "fingerprint_sources", fingerprint_then_change(story_path, "changed behind our back")
+    )
     with pytest.raises(InputError, match="changed while it was being read"):
-        prepare_corpus([story], pieces, to=tmp_path / "c")
+        prepare_corpus([story_path], wordpiece_tokenizer, to=tmp_path / "c")
     assert not (tmp_path / "c").exists()
     assert not (tmp_path / "c.part").exists()
 
 
-def test_duplicates_share_a_side_and_sides_are_stable(tmp_path, pieces):
+def test_split_by_content_is_stable_and_keeps_duplicates_together(tmp_path, wordpiece_tokenizer):
     lines = [f"sentence number {n}" for n in range(400)]
-    one, more = tmp_path / "one.txt", tmp_path / "more.txt"
-    one.write_text("\n".join(lines))
-    more.write_text(
+    small_file, large_file = tmp_path / "one.txt", tmp_path / "more.txt"
+    small_file.write_text("\n".join(lines))
+    large_file.write_text(
         "\n".join(
             ["new at the front", *lines, *lines[::3], "  sentence number 7 ", *("more " * n for n in range(1, 200))]
         )
     )
     by_line = TextFormat(documents="lines")
     small, large = (
-        prepare_corpus([one], pieces, text_format=by_line),
-        prepare_corpus([more], pieces, text_format=by_line),
+        prepare_corpus([small_file], wordpiece_tokenizer, text_format=by_line),
+        prepare_corpus([large_file], wordpiece_tokenizer, text_format=by_line),
     )
-    split, later = small.split(0.2), large.split(0.2)
-    assert split.method == later.method == "content"
+    split, later_split = small.split(0.2), large.split(0.2)
+    assert split.method == later_split.method == "content"
     assert sorted([*split.train.units[:, 0], *split.held_out.units[:, 0]]) == list(range(400))  # a sentence each
     assert 40 < len(split.held_out) < 120
 
-    def said(some):
-        return {int(some.corpus.hashes[n]) for n in np.searchsorted(some.corpus.documents, some.units[:, 0])}
+    def document_hashes(subset):
+        return {int(subset.corpus.hashes[n]) for n in np.searchsorted(subset.corpus.documents, subset.units[:, 0])}
 
-    assert said(split.held_out) <= said(later.held_out)
-    assert not said(later.held_out) & said(later.train)
-    assert large.hashes[8] == large.hashes[-200]  # white space around a document does not make it another
+    assert document_hashes(split.held_out) <= document_hashes(later_split.held_out)
+    assert not document_hashes(later_split.held_out) & document_hashes(later_split.train)
+    assert large.hashes[8] == large.hashes[-200]  # white space around a document does not change its hash
 
 
-def test_a_share_is_between_none_and_all(story, pieces):
-    corpus = prepare_corpus([story], pieces)
+def test_held_out_share_must_be_at_least_0_and_below_1(story_path, wordpiece_tokenizer):
+    corpus = prepare_corpus([story_path], wordpiece_tokenizer)
     assert corpus.split(1e-9).method == "position"
-    nothing = corpus.split(0)
-    assert (nothing.method, len(nothing.held_out), nothing.train.num_tokens) == (
+    unsplit = corpus.split(0)
+    assert (unsplit.method, len(unsplit.held_out), unsplit.train.num_tokens) == (
         "nothing",
         0,
         corpus.all_documents().num_tokens,
@@ -137,49 +141,49 @@ def test_a_share_is_between_none_and_all(story, pieces):
             corpus.split(share)
 
 
-def test_what_stands_beside_the_target_is_not_touched(story, pieces, tmp_path):
+def test_files_next_to_the_target_folder_are_not_touched(story_path, wordpiece_tokenizer, tmp_path):
     for name in ("c.old", "c.part"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "precious.txt").write_text("mine")
     with pytest.raises(InputError, match=r"c\.part.*in the way"):
-        prepare_corpus([story], pieces, to=tmp_path / "c")
+        prepare_corpus([story_path], wordpiece_tokenizer, to=tmp_path / "c")
     (tmp_path / "c.part" / "precious.txt").unlink()
-    prepare_corpus([story], pieces, to=tmp_path / "c")
-    story.write_text("other text")
-    prepare_corpus([story], pieces, to=tmp_path / "c", overwrite=True)
+    prepare_corpus([story_path], wordpiece_tokenizer, to=tmp_path / "c")
+    story_path.write_text("other text")
+    prepare_corpus([story_path], wordpiece_tokenizer, to=tmp_path / "c", overwrite=True)
     assert (tmp_path / "c.old" / "precious.txt").read_text() == "mine"
 
 
-def test_a_damaged_corpus_is_made_again(story, pieces, tmp_path):
-    corpus = prepare_corpus([story], pieces, to=tmp_path / "c")
-    whole = contents(corpus.folder)
+def test_damaged_corpus_is_prepared_again(story_path, wordpiece_tokenizer, tmp_path):
+    corpus = prepare_corpus([story_path], wordpiece_tokenizer, to=tmp_path / "c")
+    intact = folder_contents(corpus.folder)
     (tmp_path / "c" / "ids.npy").unlink()
-    prepare_corpus(story, pieces, to=tmp_path / "c")
-    assert contents(tmp_path / "c") == whole
+    prepare_corpus(story_path, wordpiece_tokenizer, to=tmp_path / "c")
+    assert folder_contents(tmp_path / "c") == intact
 
 
-def test_a_tokenizer_learned_while_the_text_changed_is_not_remembered(tmp_path, monkeypatch):
+def test_tokenizer_trained_while_text_changed_is_not_cached(tmp_path, monkeypatch):
     text = tmp_path / "t.txt"
     text.write_text("alpha beta")
     with monkeypatch.context() as patch:
-        patch.setattr(source, "fingerprint_sources", changing(text, "gamma delta"))
+        patch.setattr(source, "fingerprint_sources", fingerprint_then_change(text, "gamma delta"))
         tokenizer_for("words", [text], TextFormat())
     text.write_text("alpha beta")
     assert set(tokenizer_for("words", [text], TextFormat()).vocabulary()[5:]) == {"alpha", "beta"}
 
 
-def test_a_corpus_travels_as_its_folder(story, pieces):
-    corpus = prepare_corpus([story], pieces)
+def test_pickled_corpus_is_only_its_folder(story_path, wordpiece_tokenizer):
+    corpus = prepare_corpus([story_path], wordpiece_tokenizer)
     assert len(pickle.dumps(corpus)) < 500
     assert pickle.loads(pickle.dumps(corpus)).key == corpus.key
 
 
-def test_damaged_corpora_are_refused(story, pieces, tmp_path):
-    corpus = prepare_corpus([story], pieces, to=tmp_path / "c")
+def test_damaged_corpora_are_refused(story_path, wordpiece_tokenizer, tmp_path):
+    corpus = prepare_corpus([story_path], wordpiece_tokenizer, to=tmp_path / "c")
     corpus.verify()
     ids = corpus.folder / "ids.npy"
-    whole = ids.read_bytes()
-    ids.write_bytes(whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:])
+    intact = ids.read_bytes()
+    ids.write_bytes(intact[:-3] + bytes([intact[-3] ^ 1]) + intact[-2:])
     with pytest.raises(ForebearError, match=r"ids\.npy: is not what was written"):
         Corpus.open(corpus.folder).verify()
     ids.write_bytes(ids.read_bytes()[:-3])

@@ -1,4 +1,4 @@
 """Fixtures of this folder."""
 
-from fixtures_text import cache, pieces, story  # noqa: F401
-from fixtures_using import cutter, cutters, one_thread, tokenizer, tokenizers, words  # noqa: F401
+from fixtures_data import cache, story_path, wordpiece_tokenizer  # noqa: F401
+from fixtures_inference import mask_tokenizer, mask_tokenizers, one_thread, tokenizer, tokenizers, word_tokenizer  # noqa: F401

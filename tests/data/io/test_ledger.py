@@ -1,11 +1,11 @@
-"""The books: they balance or they raise, survive JSON, and add up when merged."""
+"""The ledger: it balances or raises an error, survives JSON, and adds up when merged."""
 
 import pytest
 
 from forebear.data.io.ledger import MAX_EXAMPLES, Ledger, LedgerError
 
 
-def filled() -> Ledger:
+def sample_ledger() -> Ledger:
     ledger = Ledger()
     ledger.stage("read").add_in(documents=3, characters=30)
     ledger.stage("read").add_out(documents=2, characters=20)
@@ -15,8 +15,8 @@ def filled() -> Ledger:
     return ledger
 
 
-def test_a_lost_character_is_noticed():
-    ledger = filled()
+def test_lost_character_raises_an_error():
+    ledger = sample_ledger()
     with pytest.raises(LedgerError, match="read lost 1 of 30 characters"):
         ledger.verify()
     ledger.add_structure_count("line ends", 0, 0)
@@ -28,23 +28,23 @@ def test_a_lost_character_is_noticed():
     ledger.verify()
 
 
-def test_json_and_merge():
-    ledger = filled()
+def test_ledger_survives_json_and_adds_up_when_merged():
+    ledger = sample_ledger()
     ledger.repair("a.txt", 7, 2, "replaced")
     ledger.quarantine("b.png", "not text")
-    again = Ledger.from_dict(ledger.to_dict())
-    assert again.to_dict() == ledger.to_dict()
-    again.merge(ledger)
-    assert again.stages["read"].inputs["documents"] == 6
-    assert again.drops["empty"].count == 2
-    assert again.repaired["replaced"].count == 4  # bytes
+    restored = Ledger.from_dict(ledger.to_dict())
+    assert restored.to_dict() == ledger.to_dict()
+    restored.merge(ledger)
+    assert restored.stages["read"].inputs["documents"] == 6
+    assert restored.drops["empty"].count == 2
+    assert restored.repaired["replaced"].count == 4  # bytes
 
 
-def test_counts_are_exact_and_examples_bounded():
-    seen = []
-    ledger = Ledger(on_drop=seen.append)
+def test_drop_counts_are_exact_and_examples_are_bounded():
+    dropped = []
+    ledger = Ledger(on_drop=dropped.append)
     for line in range(1000):
         ledger.drop("read", "empty", file="a", line=line, documents=1)
-    assert ledger.drops["empty"].count == len(seen) == 1000
+    assert ledger.drops["empty"].count == len(dropped) == 1000
     assert len(ledger.drops["empty"].examples) == MAX_EXAMPLES
     assert ledger.stages["read"].dropped["empty"]["documents"] == 1000

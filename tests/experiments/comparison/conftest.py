@@ -1,3 +1,3 @@
 """Fixtures of this folder."""
 
-from fixtures_comparing import book, cache  # noqa: F401
+from fixtures_comparison import book, cache  # noqa: F401

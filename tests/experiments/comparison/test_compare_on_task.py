@@ -16,21 +16,21 @@ from forebear.experiments.comparison.results import TaskComparison, TaskTrial
 from forebear.experiments.comparison.trials import TaskTrialSpec
 from forebear.inference.run import Run
 from forebear.training.run_folder import RunFolder
-from labels import lines, write
-from small_runs import trained
+from review_files import review_lines, write_reviews
+from small_runs import train_small_run
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished comparison of the linear model with a pre-trained run, two seeds."""
     folder = tmp_path_factory.mktemp("made")
-    (folder / "text.txt").write_text("\n\n".join(line.split("\t")[0] for line in lines(60, 5)), encoding="utf-8")
-    write(folder / "train.tsv", 90)
-    write(folder / "test.tsv", 40, seed=1)
+    (folder / "text.txt").write_text("\n\n".join(line.split("\t")[0] for line in review_lines(60, 5)), encoding="utf-8")
+    write_reviews(folder / "train.tsv", 90)
+    write_reviews(folder / "test.tsv", 40, seed=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FOREBEAR_CACHE", str(folder / "cache"))
         patch.setenv("OMP_NUM_THREADS", "1")
-        trained("bert", folder, steps=8, to="tiny", context=32, pairs="none")
+        train_small_run("bert", folder, steps=8, to="tiny", context=32, pairs="none")
         compare_on_examples(folder, folder / "comparison")
     return folder
 
@@ -152,7 +152,7 @@ def test_corrupt_task_comparison_file_is_rebuilt_from_the_runs(finished: Path, c
 def test_other_data_or_settings_in_the_same_folder_are_refused_without_overwrite(
     finished: Path, copied: Path, attempts: list[str], book: Path
 ):
-    other_examples = write(copied / "other.tsv", 50, seed=2)
+    other_examples = write_reviews(copied / "other.tsv", 50, seed=2)
     for changes in ({"adapt_time": 9.0}, {"test": None}, {"task": ("classification", other_examples)}):
         with pytest.raises(InputError, match="other settings"):
             compare_on_examples(finished, copied, **changes)
@@ -247,9 +247,9 @@ def test_unreadable_text_is_refused_before_any_trial(finished: Path, tmp_path: P
 def ablated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """BERT unchanged, left to right, and without pre-training; each trained for about a second."""
     folder = tmp_path_factory.mktemp("ablated")
-    text = "\n\n".join(" ".join(line.split("\t")[0] for line in lines(12, number)) for number in range(60))
+    text = "\n\n".join(" ".join(line.split("\t")[0] for line in review_lines(12, number)) for number in range(60))
     (folder / "text.txt").write_text(text, encoding="utf-8")
-    write(folder / "train.tsv", 60)
+    write_reviews(folder / "train.tsv", 60)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FOREBEAR_CACHE", str(folder / "cache"))
         patch.setenv("OMP_NUM_THREADS", "1")

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 import forebear as fb
-from command_line import Captured, refused, said, told
+from command_line import Captured, json_output, printed_output, refusal_message
 from forebear.cli.compare import print_comparison
 from forebear.cli.output import Console
 from forebear.errors import InputError
 from forebear.experiments.comparison.report import text_comparison_page
 from forebear.experiments.comparison.results import TextComparison, TextComparisonRow, TextTrial
 from forebear.experiments.comparison.trials import compare_words
-from small_runs import opened
+from small_runs import open_small_run
 
 SIMILARITY_PAIRS = "cat dog 8\nmat cat 3\ndog mat 2\nwolf cat 9\n"
 ANALOGIES = ": place\ncat mat dog mat\nwolf mat dog cat\n"
@@ -26,7 +26,9 @@ ANALOGIES = ": place\ncat mat dog mat\nwolf mat dog cat\n"
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("runs")
-    paths = {name: opened(name, folder, to=name, steps=5).folder.path for name in ("word2vec", "onehot", "ngram")}
+    paths = {
+        name: open_small_run(name, folder, to=name, steps=5).folder.path for name in ("word2vec", "onehot", "ngram")
+    }
     for name, content in (("pairs", SIMILARITY_PAIRS), ("asked", ANALOGIES)):
         paths[name] = folder / f"{name}.txt"
         paths[name].write_text(content, encoding="utf-8")
@@ -45,9 +47,9 @@ def test_finished_runs_are_compared_on_word_files(runs: dict[str, Path], capsys:
     assert (results["asked"].num_covered, results["asked"].total) == (1, 2)
     assert rows[2].files == ()
     assert rows[2].error
-    output = told(capsys, "compare", "--runs", *run_paths, "--words", *files)
+    output = json_output(capsys, "compare", "--runs", *run_paths, "--words", *files)
     assert output["runs"] == json.loads(json.dumps([row.to_dict() for row in rows]))
-    printed = said(capsys, "compare", "--runs", *run_paths, "--words", *files)
+    printed = printed_output(capsys, "compare", "--runs", *run_paths, "--words", *files)
     for text in (
         "pairs",
         "(3 of 4)",
@@ -62,8 +64,8 @@ def test_finished_runs_are_compared_on_word_files(runs: dict[str, Path], capsys:
 def test_options_without_effect_on_word_comparison_are_refused(runs: dict[str, Path], capsys: Captured):
     arguments = ["compare", "--runs", runs["word2vec"], "--words", runs["pairs"]]
     for option in (["--time", "3s"], ["--seeds", "2"], ["--to", "elsewhere"], ["--overwrite"]):
-        assert f"{option[0]} means nothing beside --runs and --words" in refused(capsys, *arguments, *option)
-    assert "compare runs by words" in refused(capsys, "compare", "--runs", runs["word2vec"])
+        assert f"{option[0]} means nothing beside --runs and --words" in refusal_message(capsys, *arguments, *option)
+    assert "compare runs by words" in refusal_message(capsys, "compare", "--runs", runs["word2vec"])
 
 
 def test_comparison_table_shows_coverage_and_unbroken_headings_at_120_columns():

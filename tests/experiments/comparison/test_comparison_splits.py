@@ -15,7 +15,7 @@ from forebear.tasks.classification import Classification
 from forebear.tasks.multiple_choice import MultipleChoice
 from forebear.tasks.question_answering import QuestionAnswering
 from forebear.tasks.tagging import SequenceTagging
-from labels import write
+from review_files import write_reviews
 
 
 def source(train: Path, share: float = 0.25, **options):
@@ -23,7 +23,7 @@ def source(train: Path, share: float = 0.25, **options):
 
 
 def test_test_split_is_held_out_by_content_without_leakage(tmp_path: Path):
-    splits = read_splits(source(write(tmp_path / "train.tsv", 200)))
+    splits = read_splits(source(write_reviews(tmp_path / "train.tsv", 200)))
     assert len(splits.train) + len(splits.dev) + len(splits.test) == 200
     assert 30 < len(splits.test) < 70
     assert split_leakage(splits.train, splits.test).num_normalized == 0
@@ -34,19 +34,21 @@ def test_test_split_is_held_out_by_content_without_leakage(tmp_path: Path):
         f"dev: no text of {len(splits.dev)}",
         f"test: no text of {len(splits.test)}",
     ]
-    longer_splits = read_splits(source(write(tmp_path / "longer.tsv", 220)))  # more examples move none between splits
+    longer_splits = read_splits(
+        source(write_reviews(tmp_path / "longer.tsv", 220))
+    )  # more examples move none between splits
     assert {example.texts for example in splits.test} <= {example.texts for example in longer_splits.test}
 
 
 def test_given_dev_file_is_used_whole(tmp_path: Path):
-    dev = write(tmp_path / "dev.tsv", 20, seed=1)
-    splits = read_splits(source(write(tmp_path / "train.tsv", 200), dev=str(dev)))
+    dev = write_reviews(tmp_path / "dev.tsv", 20, seed=1)
+    splits = read_splits(source(write_reviews(tmp_path / "train.tsv", 200), dev=str(dev)))
     assert (len(splits.dev), len(splits.train) + len(splits.test)) == (20, 200)
 
 
 def test_given_test_file_is_used_whole_and_its_leakage_counted(tmp_path: Path):
-    train = write(tmp_path / "train.tsv", 60)
-    test = write(tmp_path / "test.tsv", 20, seed=1)
+    train = write_reviews(tmp_path / "train.tsv", 60)
+    test = write_reviews(tmp_path / "test.tsv", 20, seed=1)
     test.write_text(test.read_text() + train.read_text().splitlines()[-1] + "\n")
     examples_source = source(train, test=str(test))
     assert examples_source.test_share == 0.0
@@ -57,7 +59,7 @@ def test_given_test_file_is_used_whole_and_its_leakage_counted(tmp_path: Path):
 
 
 def test_test_file_without_labels_is_refused(tmp_path: Path):
-    train, test = write(tmp_path / "train.tsv", 60), tmp_path / "test.tsv"
+    train, test = write_reviews(tmp_path / "train.tsv", 60), tmp_path / "test.tsv"
     test.write_text("text\nThe garden was fine.\n")
     with pytest.raises(InputError, match="no test example has a label"):
         read_splits(source(train, test=str(test)))
@@ -65,9 +67,9 @@ def test_test_file_without_labels_is_refused(tmp_path: Path):
 
 def test_too_few_examples_and_invalid_test_share_are_refused(tmp_path: Path):
     with pytest.raises(InputError, match="too few"):
-        read_splits(source(write(tmp_path / "train.tsv", 2)))
+        read_splits(source(write_reviews(tmp_path / "train.tsv", 2)))
     with pytest.raises(InputError, match=r"--test-share is 1\.5"):
-        source(write(tmp_path / "train.tsv", 2), share=1.5)
+        source(write_reviews(tmp_path / "train.tsv", 2), share=1.5)
 
 
 def test_majority_baseline_matches_worked_example():
@@ -109,7 +111,7 @@ def test_sliding_window_baseline_matches_worked_example():
 
 
 def test_task_is_built_from_the_training_examples(tmp_path: Path):
-    example_source = source(write(tmp_path / "train.tsv", 60))
+    example_source = source(write_reviews(tmp_path / "train.tsv", 60))
     splits = read_splits(example_source)
     assert task_from_train(example_source, splits).labels == ("bad", "good")
     changed_splits = replace(splits, train=[QuestionExample("?", "p", ())])

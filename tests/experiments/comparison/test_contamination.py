@@ -8,15 +8,17 @@ from forebear.data.labeled.source import labeled_source
 from forebear.experiments import pipeline
 from forebear.experiments.comparison.compare import compare
 from forebear.experiments.comparison.verdict import contamination_notes
-from labels import lines, write
-from small_runs import trained
+from review_files import review_lines, write_reviews
+from small_runs import train_small_run
 
 
 @pytest.mark.slow
 def test_run_already_adapted_to_the_examples_is_remarked(tmp_path: Path):
-    (tmp_path / "text.txt").write_text("\n\n".join(line.split("\t")[0] for line in lines(60, 5)), encoding="utf-8")
-    train, test = write(tmp_path / "train.tsv", 60), write(tmp_path / "test.tsv", 20, seed=1)
-    pretrained = trained("bert", tmp_path, steps=4, to="begun", context=32, pairs="none")
+    (tmp_path / "text.txt").write_text(
+        "\n\n".join(line.split("\t")[0] for line in review_lines(60, 5)), encoding="utf-8"
+    )
+    train, test = write_reviews(tmp_path / "train.tsv", 60), write_reviews(tmp_path / "test.tsv", 20, seed=1)
+    pretrained = train_small_run("bert", tmp_path, steps=4, to="begun", context=32, pairs="none")
     source, _ = labeled_source(str(train), task="classification")
     plan = pipeline.plan_adaptation(str(pretrained.path), source, settings={"steps": 2, "threads": 1})
     pipeline.run_adaptation(plan, tmp_path / "knows")

@@ -9,7 +9,7 @@ from forebear.errors import InputError
 from forebear.experiments.comparison.contenders import ablation_origins, comparison_rows, rows_for_task, run_origins
 from forebear.experiments.plan import plan_pretraining
 from forebear.registry import model_spec, text_models
-from small_runs import trained
+from small_runs import train_small_run
 
 TEXT = ["book.txt"]
 
@@ -39,7 +39,7 @@ def test_hmm_takes_part_in_tagging_and_elsewhere_only_by_name():
 
 
 def test_comparison_without_text_takes_the_ngram_and_given_runs(tmp_path: Path):
-    run = trained("bert", tmp_path, steps=2, to="ngram").path
+    run = train_small_run("bert", tmp_path, steps=2, to="ngram").path
     ngram, given_run = comparison_origins(texts=[], given=[str(run)])
     assert (ngram.name, ngram.run_folder) == ("ngram", "")
     assert (given_run.name, given_run.title, given_run.milestone) == ("ngram-2", "BERT (ngram-2)", "bert")
