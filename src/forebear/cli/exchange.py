@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from forebear.cli.options import given_options
 from forebear.cli.output import Console, Output
 from forebear.errors import join_errors
-
-if TYPE_CHECKING:
-    pass
 
 ImportFormat = Literal["word2vec", "word2vec-binary", "glove", "fasttext", "safetensors"]
 ExportFormat = Literal["huggingface", "arpa", "elmo", "onnx", ImportFormat]

@@ -16,13 +16,7 @@ from forebear.data.sentences import SentenceMode
 from forebear.errors import InputError
 from forebear.inference.embed import TOKEN_TABLE_TENSOR, is_word_table
 from forebear.inspection.embedding_space import pca_plane
-from forebear.inspection.occurrences import (
-    Occurrence,
-    OccurrenceSample,
-    SenseText,
-    find_occurrences,
-    read_sense_texts,
-)
+from forebear.inspection.occurrences import Occurrence, OccurrenceSample, SenseText, find_occurrences, read_sense_texts
 from forebear.inspection.sense_clusters import (
     MIN_OCCURRENCES,
     SAME_VECTOR_DISTANCE,

@@ -40,10 +40,7 @@ def glove_table(num_words: int, width: int) -> np.ndarray:
 # --- N-grams ---
 
 WORDS_PER_LINE = 8  # 64-bit words in a line of the hash table
-NGRAMS_PER_LINE, HIGHEST_ORDER_NGRAMS_PER_LINE = (
-    4,
-    5,
-)  # those with continuations; the longest ones
+NGRAMS_PER_LINE, HIGHEST_ORDER_NGRAMS_PER_LINE = (4, 5)  # those with continuations; the longest ones
 SPARE_LINES = 64  # lines after all others, for n-grams whose own lines are full
 
 

@@ -39,11 +39,6 @@ class TimeOrder:
     sorted_indices: Tensor
     last_positions: Tensor
 
-    @property
-    def is_rectangular(self) -> bool:
-        """Whether all sequences are equally long, so that the order is an (n, B) table."""
-        return self.batch_sizes[0] == self.batch_sizes[-1]
-
 
 @lru_cache(maxsize=64)
 def time_order(lengths: tuple[int, ...], backward: bool, device: torch.device) -> TimeOrder:

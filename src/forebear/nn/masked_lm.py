@@ -110,10 +110,7 @@ class MaskedLM:
         positions = np.flatnonzero(targets["token"] >= 0)
         x = states.last[to_tensor(self.model, positions)]
         masked_tokens = targets["token"][positions]
-        results = {
-            "token": self._target_log_probs(x, masked_tokens),
-            "right": self._predict_tokens(x) == masked_tokens,
-        }
+        results = {"token": self._target_log_probs(x, masked_tokens), "right": self._predict_tokens(x) == masked_tokens}
         pair = dict(self.model.heads.items()).get("pair")
         if "pair" in targets and isinstance(pair, PoolerHead):
             labels = targets["pair"]

@@ -154,10 +154,7 @@ def group_softmax_loss(starts: np.ndarray, gold: np.ndarray, weights: np.ndarray
 
 WEIGHT_TOLERANCE = 1e-4  # maximum distance of the weights from the optimum, as a share of their norm
 TYPICAL_CURVATURE = 0.0005  # a typical p(1 - p) at the optimum: curvature of the loss per squared feature
-LARGE_NUM_ROWS, MIN_DECREASE = (
-    1 << 15,
-    1e-4,
-)  # with more rows, ten steps must decrease the loss by this share
+LARGE_NUM_ROWS, MIN_DECREASE = (1 << 15, 1e-4)  # with more rows, ten steps must decrease the loss by this share
 
 
 class LinearProblem(NamedTuple):
