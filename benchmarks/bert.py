@@ -84,7 +84,7 @@ def prepared(vocabulary: int, size: int):
     from pathlib import Path
 
     from forebear.data.corpus.prepare import prepare_corpus
-    from forebear.data.io.reader import TextFormat
+    from forebear.data.io.text_formats import TextFormat
     from forebear.data.tokenizers.train import train_tokenizer
 
     text = natural_text(size)

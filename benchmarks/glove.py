@@ -31,7 +31,7 @@ from side_by_side import DATA, machine, natural_text
 from forebear.data.corpus.corpus import Corpus
 from forebear.data.corpus.prepare import prepare_corpus
 from forebear.data.corpus.subset import Subset
-from forebear.data.io.reader import TextFormat
+from forebear.data.io.text_formats import TextFormat
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.models.glove import GloveSpec
 from forebear.objectives.batch import BatchKey

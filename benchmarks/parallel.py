@@ -31,7 +31,7 @@ import torch
 from side_by_side import machine, natural_text, sgemm
 
 from forebear.data.corpus.prepare import prepare_corpus
-from forebear.data.io.reader import TextFormat
+from forebear.data.io.text_formats import TextFormat
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.models.bert import BertSpec
 from forebear.models.gpt2 import GPT2Spec

@@ -77,7 +77,7 @@ class Bench:
         if not text.exists():
             from forebear.data.io.files import find_sources
             from forebear.data.io.ledger import Ledger
-            from forebear.data.io.reader import TextFormat
+            from forebear.data.io.text_formats import TextFormat
 
             news = TextFormat("lines", "tagged").documents_in(
                 find_sources([DATA / "corpora" / "peoples-daily-1998-tagged.txt"]), Ledger()

@@ -31,7 +31,7 @@ from side_by_side import DATA, ROOT, machine
 from their_loop import fine_tuned
 
 import forebear as fb
-from forebear.data.labeled.source import detect_format, read_examples
+from forebear.data.labeled.load import detect_format, read_examples
 from forebear.inference.measure import evaluate_task
 
 RESULTS, PAGE = ROOT / "docs" / "results.json", ROOT / "docs" / "results.md"

@@ -109,7 +109,7 @@ def rjieba(text: Path, tokenizer: Path, cores: int, to: Path) -> dict:
 def ready_sentences(text: Path) -> list[str]:
     from forebear.data.io.files import find_sources
     from forebear.data.io.ledger import Ledger
-    from forebear.data.io.reader import TextFormat
+    from forebear.data.io.text_formats import TextFormat
     from forebear.data.sentences import split_sentences
 
     documents = TextFormat().documents_in(find_sources([text]), Ledger())
@@ -184,7 +184,7 @@ def compare_segmentation(text: Path, tokenizer: Path, rounds: int) -> str:
 
 
 def tokenizer_for(text: Path, folder: Path, kind: str, size: int) -> Path:
-    from forebear.data.io.reader import TextFormat
+    from forebear.data.io.text_formats import TextFormat
     from forebear.data.source import TokenizerTrainingOptions, train_on_files
 
     path = folder / f"{text.stem}-{kind}-{size}.json"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from forebear.data.labeled.source import detect_format, read_examples
+from forebear.data.labeled.load import detect_format, read_examples
 
 
 def fine_tuned(weights: Path, train: Path, test: Path, keep: Path, *, epochs: int, rate: float) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from forebear.cli.main import main
-from forebear.data.labeled.source import labeled_source
+from forebear.data.labeled.load import labeled_source
 from forebear.demo.labeled_examples import TASK_FILES, demo_examples, format_task_file
-from forebear.experiments import pipeline
+from forebear.experiments import training_run
 from forebear.training.run_folder import RunFolder
 from forebear.training.trainer import TrainingCallback
 from small_runs import train_small_run
@@ -51,7 +51,9 @@ def task_file(task: str, folder: Path, count: int = 60, seed: int = 0) -> Path:
     return file
 
 
-def adaptation_plan(base: str | Path, task: str, folder: Path, count: int = 60, **settings: Any) -> pipeline.AdaptPlan:
+def adaptation_plan(
+    base: str | Path, task: str, folder: Path, count: int = 60, **settings: Any
+) -> training_run.AdaptPlan:
     adaptation = {
         name: settings.pop(name)
         for name in (
@@ -66,7 +68,7 @@ def adaptation_plan(base: str | Path, task: str, folder: Path, count: int = 60, 
     if str(base) in ("crf", "hmm"):
         defaults.pop("precision")  # these do not use torch
     dropout = settings.pop("dropout", None)
-    return pipeline.plan_adaptation(
+    return training_run.plan_adaptation(
         str(base), source, how=adaptation, options=options, dropout=dropout, settings={**defaults, **settings}
     )
 
@@ -80,7 +82,7 @@ def adapt_small_run(
     callback: TrainingCallback | None = None,
     **settings: Any,
 ) -> RunFolder:
-    return pipeline.run_adaptation(adaptation_plan(base, task, folder, **settings), folder / to, callback=callback)
+    return training_run.run_adaptation(adaptation_plan(base, task, folder, **settings), folder / to, callback=callback)
 
 
 SHORT_TRAINING = ["--steps", "4", "--threads", "1", "--quiet"]  # for commands that only have to finish

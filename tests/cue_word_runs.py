@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from forebear.data.labeled.source import labeled_source
-from forebear.experiments import pipeline
+from forebear.data.labeled.load import labeled_source
+from forebear.experiments import training_run
 from forebear.inference.run import Run
 from forebear.registry import model_spec
 
@@ -88,11 +88,11 @@ def train_cue_word_run(
     options = {name: changes.pop(name) for name in ("crf",) if name in changes}
     how = {name: changes.pop(name) for name in ("how",) if name in changes}
     settings = {"steps": steps, "rate": 3e-3, "threads": 1} if learning == "descending" else {}
-    plan = pipeline.plan_adaptation(model_name, source, how=how, options=options, settings=settings)
+    plan = training_run.plan_adaptation(model_name, source, how=how, options=options, settings=settings)
     if learning == "descending":
         spec_type = model_spec(model_name)
         plan = replace(plan, spec=spec_type(**{**SMALL, **changes}))
-    return Run(pipeline.run_adaptation(plan, folder / f"{model_name}-{task}"))
+    return Run(training_run.run_adaptation(plan, folder / f"{model_name}-{task}"))
 
 
 class RunCache:

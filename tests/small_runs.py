@@ -14,8 +14,8 @@ from forebear.data.source import TextSource
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError
-from forebear.experiments import pipeline
 from forebear.experiments import plan as planning
+from forebear.experiments import training_run
 from forebear.experiments.explain import model_capabilities
 from forebear.experiments.unused_settings import settings_kind
 from forebear.inference.run import Run
@@ -131,7 +131,7 @@ def train_small_run(
     file = folder / "text.txt"
     if not file.exists():
         file.write_text(small_text(), encoding="utf-8")
-    return pipeline.run_pretraining(small_pretrain_plan(name, file, **changes), folder / to, callback=callback)
+    return training_run.run_pretraining(small_pretrain_plan(name, file, **changes), folder / to, callback=callback)
 
 
 def open_small_run(name: str, folder: Path, **changes: Any) -> Run:

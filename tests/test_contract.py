@@ -18,7 +18,7 @@ import pytest
 
 from forebear.data.corpus.corpus import Corpus
 from forebear.errors import UserInterrupt
-from forebear.experiments import pipeline
+from forebear.experiments import training_run
 from forebear.inference.run import Run
 from forebear.objectives.batch import IGNORE_INDEX, BatchKey
 from forebear.registry import LINEAGE, model_name, model_spec
@@ -288,7 +288,7 @@ def test_interrupted_run_resumes_bit_for_bit(name: str, tmp_path: Path):
         train_small_run(name, tmp_path, to="broken", callback=InterruptAtStep(13), **changes)
     assert raised.value.exit_code == 130
     assert f"--resume {tmp_path / 'broken'}" in raised.value.hint
-    resumed = pipeline.resume_pretraining(tmp_path / "broken")
+    resumed = training_run.resume_pretraining(tmp_path / "broken")
     assert weights_digest(resumed) == weights_digest(uninterrupted)
     metric = "loss" if name in WORD_VECTOR_MODELS else "tokens"
     assert resumed.metadata["metrics"]["held_out"][metric] == uninterrupted.metadata["metrics"]["held_out"][metric]
@@ -330,5 +330,5 @@ def test_gradient_accumulation_gives_the_same_weights(name: str, tmp_path: Path)
 @pytest.mark.parametrize("name", TEXT_MODELS)
 def test_rerun_gives_the_same_weights_bit_for_bit(name: str, tmp_path: Path):
     run = train_small_run(name, tmp_path, **({"time": 0.1} if name in [*NEURAL_MODELS, *WORD_VECTOR_MODELS] else {}))
-    rerun = pipeline.repeat_run(run.path, tmp_path / "again")
+    rerun = training_run.repeat_run(run.path, tmp_path / "again")
     assert weights_digest(rerun) == weights_digest(run)

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from forebear.inference.run import Run
     from forebear.inspection.attention import attention_maps
     from forebear.inspection.attribution import attribute
-    from forebear.inspection.embedding_space import project_words, vector_norms
-    from forebear.inspection.gradient_distance import gradient_reach
+    from forebear.inspection.gradient_reach import gradient_reach
     from forebear.inspection.layer_weights import layer_weights
     from forebear.inspection.logit_lens import logit_lens
     from forebear.inspection.position_embeddings import position_table
     from forebear.inspection.senses import analyze_senses
+    from forebear.inspection.word_vector_geometry import project_words, vector_norms
     from forebear.training.run_folder import list_runs as runs
 
 # Threads of torch wait for each other by spinning. Where another program needs the same cores, long spinning makes them
@@ -51,19 +51,19 @@ _PUBLIC = {  # name: module, or module:name where the names differ
     "distill": "forebear.experiments.distill",
     "evaluate_interpolation": "forebear.inference.ensemble",
     "explain": "forebear.experiments.explain:explain_model",
-    "gradient_reach": "forebear.inspection.gradient_distance",
+    "gradient_reach": "forebear.inspection.gradient_reach",
     "import_run": "forebear.experiments.pretrain",
     "layer_weights": "forebear.inspection.layer_weights",
     "load": "forebear.experiments.pretrain",
     "logit_lens": "forebear.inspection.logit_lens",
     "position_table": "forebear.inspection.position_embeddings",
     "pretrain": "forebear.experiments.pretrain",
-    "project_words": "forebear.inspection.embedding_space",
+    "project_words": "forebear.inspection.word_vector_geometry",
     "quantize": "forebear.experiments.quantize:quantize_run",
     "rerun": "forebear.experiments.pretrain",
     "resume": "forebear.experiments.pretrain",
     "runs": "forebear.training.run_folder:list_runs",
-    "vector_norms": "forebear.inspection.embedding_space",
+    "vector_norms": "forebear.inspection.word_vector_geometry",
 }
 
 

@@ -109,14 +109,14 @@ def test_embed_refuses_invalid_options(bert_run: Path, sentences_file: Path, cap
 
 
 def test_embed_on_a_full_disk_leaves_no_file(sentences_file: Path, monkeypatch: pytest.MonkeyPatch):
-    from forebear.data.io import safetensors
+    from forebear.data.io import arrays
 
     def raise_disk_full(file: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("forebear.data.io.atomic.sync_file", raise_disk_full)
     with pytest.raises(ForebearError, match="No space left"):
-        safetensors.write_vectors(sentences_file.parent / "v.npy", [np.ones((2, 2), np.float32)])
+        arrays.write_vectors(sentences_file.parent / "v.npy", [np.ones((2, 2), np.float32)])
     assert [path.name for path in sentences_file.parent.iterdir()] == ["sentences.txt"]
 
 

@@ -17,7 +17,7 @@ from forebear.data.cleaning import CleaningRules, clean_documents, write_documen
 from forebear.data.io.documents import Document
 from forebear.data.io.files import SourceFile
 from forebear.data.io.ledger import Ledger, LedgerError, utf8_size
-from forebear.data.io.reader import TextFormat
+from forebear.data.io.text_formats import TextFormat
 from forebear.errors import ForebearError, InputError
 
 NOTHING = CleaningRules(strip_controls=False, strip_invisible=False, drop_duplicates=False)

@@ -18,7 +18,7 @@ from forebear.data.corpus_report import LONG_LINE, CorpusReport, measure_tokeniz
 from forebear.data.io.documents import Document
 from forebear.data.io.files import SourceFile
 from forebear.data.io.ledger import Ledger
-from forebear.data.io.reader import TextFormat
+from forebear.data.io.text_formats import TextFormat
 
 ARTICLE = "The council approved the plan for the new bridge over the river on Monday evening after a long debate. " * 3
 BANNER = "Subscribe to our newsletter today!"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forebear.data.corpus.encode import DocumentEncoder
+from forebear.data.corpus.document_encoder import DocumentEncoder
 from forebear.data.io.documents import Document
 from forebear.data.sentences import MAX_TRAILING_SPACES, document_lines, split_sentences
 from forebear.data.tokenizers import pretokens

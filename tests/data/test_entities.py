@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 import hostile_texts
 from forebear.data import segmentation
-from forebear.data.corpus.encode import DocumentEncoder
+from forebear.data.corpus.document_encoder import DocumentEncoder
 from forebear.data.corpus.prepare import prepare_corpus
 from forebear.data.entities import EntityDictionary
 from forebear.data.io.documents import Document
-from forebear.data.io.reader import TextFormat
+from forebear.data.io.text_formats import TextFormat
 from forebear.data.segmentation import Segmenter
 from forebear.data.sentences import split_sentences
 from forebear.data.tokenizers.tokenizer import Tokenizer

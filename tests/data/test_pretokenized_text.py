@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from forebear.data.io.reader import TextFormat
+from forebear.data.io.text_formats import TextFormat
 from forebear.data.source import is_pretokenized
 
 PRETOKENIZED = "The U.S. made 1 @,@ 000 , or 1,000 , of them ( No. 5 ) at 10:30 a.m. , said H. Smith .\n"

@@ -13,11 +13,11 @@ from command_line import printed_output
 from forebear.cli.main import main
 from forebear.data.labeled.dataset_stats import summarize_dataset
 from forebear.data.labeled.examples import LabeledExample
-from forebear.data.labeled.source import count_form_mismatches, labeled_source, read_labeled
+from forebear.data.labeled.load import count_form_mismatches, labeled_source, read_labeled
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError, UserInterrupt
-from forebear.experiments import adapt, pipeline
-from forebear.experiments.evaluator import leaked_splits
+from forebear.experiments import adapt, training_run
+from forebear.experiments.run_evaluation import leaked_splits
 from forebear.training import trainer
 from forebear.training.run_folder import RunFolder
 from small_runs import NoteRecorder, train_small_run
@@ -79,10 +79,10 @@ def test_run_no_better_than_the_majority_class_gets_a_note(runs_folder: Path, tm
     rows = [(f"number {n}", "rare" if n % 4 == 0 else "common") for n in range(80)]
     source, _ = labeled_source(str(write_table(tmp_path / "t.tsv", *rows)), task="classification")
     notes = NoteRecorder()
-    plan = pipeline.plan_adaptation(
+    plan = training_run.plan_adaptation(
         str(runs_folder / "bert"), source, settings={"steps": 1, "rate": 1e-9, "threads": 1}
     )
-    run = pipeline.run_adaptation(plan, tmp_path / "run", callback=notes)
+    run = training_run.run_adaptation(plan, tmp_path / "run", callback=notes)
     (majority_note,) = [note for note in notes.messages if "no better than" in note]
     assert "give it more time or examples, another --rate" in majority_note
     assert majority_note in run.metadata["notes"]
@@ -91,7 +91,7 @@ def test_run_no_better_than_the_majority_class_gets_a_note(runs_folder: Path, tm
 
 def test_run_better_than_the_majority_class_gets_no_note(tmp_path: Path):
     source, _ = labeled_source(str(write_reviews(tmp_path / "t.tsv")), task="classification")
-    run = pipeline.run_adaptation(pipeline.plan_adaptation("ngram", source), tmp_path / "run")
+    run = training_run.run_adaptation(training_run.plan_adaptation("ngram", source), tmp_path / "run")
     assert run.metadata["metrics"]["dev"]["accuracy"] == 1.0
     assert not any("no better" in note for note in run.metadata["notes"])
 
@@ -165,12 +165,12 @@ def test_evaluation_interval_grows_with_the_dev_set(runs_folder: Path, tmp_path:
     (tmp_path / "d.tsv").write_text(header + "".join(40 * rows), encoding="utf-8")
     large_dev, _ = labeled_source(source.train, task="classification", dev=str(tmp_path / "d.tsv"))
     small_dev_plan, large_dev_plan = (
-        pipeline.plan_adaptation(str(runs_folder / "bert"), each_source, settings={"time": "1m"})
+        training_run.plan_adaptation(str(runs_folder / "bert"), each_source, settings={"time": "1m"})
         for each_source in (source, large_dev)
     )
     assert large_dev_plan.recipe.evaluate_every > small_dev_plan.recipe.evaluate_every
     trained_tokens = large_dev_plan.recipe.evaluate_every * large_dev_plan.recipe.batch
-    assert pipeline.AdaptSetup.from_plan(large_dev_plan).eval_examples.example_lengths.sum() / 3 == pytest.approx(
+    assert training_run.AdaptSetup.from_plan(large_dev_plan).eval_examples.example_lengths.sum() / 3 == pytest.approx(
         0.1 * trained_tokens, rel=0.02
     )
 
@@ -182,7 +182,7 @@ def test_unlabeled_test_set_gets_a_note_with_a_classify_command(tmp_path: Path):
     test = write_table(tmp_path / "test.tsv", ("number 1 is fine", None), ("number 2 is dull", None))
     source, _ = labeled_source(str(write_reviews(tmp_path / "t.tsv")), task="classification", test=str(test))
     notes = NoteRecorder()
-    pipeline.run_adaptation(pipeline.plan_adaptation("ngram", source), tmp_path / "run", callback=notes)
+    training_run.run_adaptation(training_run.plan_adaptation("ngram", source), tmp_path / "run", callback=notes)
     assert any(note.endswith(f"forebear classify {tmp_path / 'run'} --in {test}") for note in notes.messages)
     assert main(["classify", str(tmp_path / "run"), "--in", str(test), "--quiet"]) == 0
 
@@ -205,8 +205,8 @@ def test_words_of_the_test_set_in_another_unicode_form_are_noted(tmp_path: Path)
     assert notes == [f"test: {form}: a run whose tokenizer was trained with --normalise nfkc reads both alike"]
     for normalise, count in ([], 1), (["nfkc"], 0):
         tokenizer = train_tokenizer("characters", ["北京1日"], normalise=normalise)
-        plan = replace(pipeline.plan_adaptation("word2vec", source, settings={"steps": 1}), tokenizer=tokenizer)
-        assert sum("another form" in note for note in pipeline.AdaptSetup.from_plan(plan).notes) == count
+        plan = replace(training_run.plan_adaptation("word2vec", source, settings={"steps": 1}), tokenizer=tokenizer)
+        assert sum("another form" in note for note in training_run.AdaptSetup.from_plan(plan).notes) == count
 
 
 def test_label_column_that_looks_like_text_is_refused(tmp_path: Path):

@@ -11,8 +11,8 @@ import forebear as fb
 from command_line import Captured, json_output, printed_output, refusal_message
 from forebear.cli.main import main
 from forebear.errors import InputError
-from forebear.experiments.pipeline import TrainingCallback, run_pretraining
 from forebear.experiments.plan import plan_pretraining
+from forebear.experiments.training_run import TrainingCallback, run_pretraining
 from forebear.inference.run import Run
 from forebear.interop.convert import export_run, import_model
 from forebear.statistical.ngram import language_model

@@ -13,7 +13,7 @@ import small_runs
 from forebear.cli.main import main
 from forebear.data.source import TextSource
 from forebear.errors import InputError
-from forebear.experiments import pipeline
+from forebear.experiments import training_run
 from forebear.experiments.plan import RECIPE_FILE_KEYS, plan_pretraining
 from forebear.experiments.tag_plans import plan_tagging
 from forebear.inference.run import Run
@@ -82,7 +82,7 @@ def test_gpt2_networks_of_published_sizes_have_published_parameters():
 
 def test_held_out_end_of_a_document_adds_no_words_to_the_vocabulary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """One document: its end is held out, and words that occur only there are out of vocabulary."""
-    from forebear.experiments.pipeline import run_pretraining
+    from forebear.experiments.training_run import run_pretraining
 
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
     story = "The cat sat on the mat. The dog ran to the cat. " * 40
@@ -107,7 +107,7 @@ def test_held_out_zero_is_allowed_only_for_count_based_models(tmp_path: Path, mo
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
     text = tmp_path / "text.txt"
     text.write_text(small_runs.small_text(), encoding="utf-8")
-    run = pipeline.run_pretraining(
+    run = training_run.run_pretraining(
         plan_pretraining("ngram", [str(text)], settings={"held_out": "0"}), to=tmp_path / "run"
     )
     assert run.metadata["data"]["split"] == {"train": run.metadata["data"]["tokens"], "held_out": 0, "by": "nothing"}
@@ -124,7 +124,7 @@ def test_pretokenized_text_is_counted_line_by_line(tmp_path: Path, monkeypatch: 
     plan = plan_pretraining("ngram", [str(text)])
     assert (plan.tokenizer, plan.source.sentences, plan.recipe.held_out) == ("spaces", "lines", 0.0)
     assert plan.spec.unit == "sentence"  # pyright: ignore[reportAttributeAccessIssue]
-    run = Run(pipeline.run_pretraining(plan, to=tmp_path / "run"))
+    run = Run(training_run.run_pretraining(plan, to=tmp_path / "run"))
     assert run.network.describe()["ngrams"][0] == run.tokenizer.vocab_size == 19
     assert run.measure(text).units == 27  # lines
     assert run.measure(text).unknown_tokens == 0

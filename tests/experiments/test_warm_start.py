@@ -17,8 +17,8 @@ import torch
 from safetensors.torch import load_file
 
 from forebear.errors import InputError, UserInterrupt
-from forebear.experiments import pipeline
 from forebear.experiments import plan as planning
+from forebear.experiments import training_run
 from forebear.experiments.warm_start import InitFrom
 from forebear.inference.run import Run
 from forebear.models.bert import BertSpec
@@ -67,7 +67,7 @@ def plan(parent: RunFolder, folder: Path, words: list[str] | None = None, **chan
 
 
 def continued(parent: RunFolder, folder: Path, words: list[str] | None = None, **changes: Any) -> RunFolder:
-    return pipeline.run_pretraining(plan(parent, folder, words, **changes), folder / "run")
+    return training_run.run_pretraining(plan(parent, folder, words, **changes), folder / "run")
 
 
 def tensors(run: RunFolder) -> dict[str, torch.Tensor]:
@@ -228,7 +228,7 @@ def test_warm_start_refuses_a_corpus_of_another_tokenizer(parents: Callable[...,
         "bert", [other.metadata["data"]["folder"]], settings={"steps": 1}, init_from=init_from
     )
     with pytest.raises(InputError, match="tokenizer"):
-        pipeline.run_pretraining(new_plan, tmp_path / "run")
+        training_run.run_pretraining(new_plan, tmp_path / "run")
 
 
 def test_warm_start_from_count_based_model_is_refused_with_hint(parents: Callable[..., RunFolder]):
@@ -265,7 +265,7 @@ def test_warm_start_from_a_parent_with_changed_weights_is_refused(parents: Calla
     shutil.copytree(parents("bert", seed=5).path, tmp_path / "parent")
     assert new_plan.init_from is not None
     with pytest.raises(InputError, match="other weights") as error:
-        pipeline.run_pretraining(
+        training_run.run_pretraining(
             replace(new_plan, init_from=InitFrom.from_dict(asdict(new_plan.init_from))), tmp_path / "run"
         )
     assert error.value.hint
@@ -283,10 +283,14 @@ def test_warm_start_killed_before_its_first_checkpoint_resumes_bit_for_bit(
         with monkeypatch.context() as patch:
             patch.setattr(Trainer, "_step", _raise_memory_error)
             with pytest.raises(MemoryError):
-                pipeline.run_pretraining(new_plan, folder)
+                training_run.run_pretraining(new_plan, folder)
         assert not list(folder.glob("checkpoints/*/weights.safetensors"))
         assert RunFolder.open(folder).tokenizer.encode("zebra").texts == ["zebra"]
-        run = pipeline.resume_pretraining(folder) if how == "resume" else pipeline.run_pretraining(new_plan, folder)
+        run = (
+            training_run.resume_pretraining(folder)
+            if how == "resume"
+            else training_run.run_pretraining(new_plan, folder)
+        )
         assert weights_digest(run) == weights_digest(uninterrupted)
 
 
@@ -298,10 +302,10 @@ def test_interrupted_warm_start_resumes_bit_for_bit(parents: Callable[..., RunFo
     options = {"steps": 25, "words": ["zebra"]}
     uninterrupted = continued(parents(), tmp_path, **options)
     with pytest.raises(UserInterrupt):
-        pipeline.run_pretraining(
+        training_run.run_pretraining(
             plan(parents(), tmp_path, **options), tmp_path / "broken", callback=InterruptAtStep10()
         )
-    assert weights_digest(pipeline.resume_pretraining(tmp_path / "broken")) == weights_digest(uninterrupted)
+    assert weights_digest(training_run.resume_pretraining(tmp_path / "broken")) == weights_digest(uninterrupted)
 
 
 def test_resume_with_a_checkpoint_does_not_need_the_parent(parents: Callable[..., RunFolder], tmp_path: Path):
@@ -309,9 +313,11 @@ def test_resume_with_a_checkpoint_does_not_need_the_parent(parents: Callable[...
     shutil.copytree(parents().path, tmp_path / "parent")
     parent = RunFolder.open(tmp_path / "parent")
     with pytest.raises(UserInterrupt):
-        pipeline.run_pretraining(plan(parent, tmp_path, steps=25), tmp_path / "broken", callback=InterruptAtStep10())
+        training_run.run_pretraining(
+            plan(parent, tmp_path, steps=25), tmp_path / "broken", callback=InterruptAtStep10()
+        )
     shutil.rmtree(tmp_path / "parent")
-    assert pipeline.resume_pretraining(tmp_path / "broken").is_finished
+    assert training_run.resume_pretraining(tmp_path / "broken").is_finished
 
 
 def test_resume_without_parent_and_checkpoint_is_refused_with_hint(
@@ -320,10 +326,10 @@ def test_resume_without_parent_and_checkpoint_is_refused_with_hint(
     shutil.copytree(parents().path, tmp_path / "parent")
     with monkeypatch.context() as patch, contextlib.suppress(MemoryError):
         patch.setattr(Trainer, "_step", _raise_memory_error)
-        pipeline.run_pretraining(plan(RunFolder.open(tmp_path / "parent"), tmp_path), tmp_path / "broken")
+        training_run.run_pretraining(plan(RunFolder.open(tmp_path / "parent"), tmp_path), tmp_path / "broken")
     shutil.rmtree(tmp_path / "parent")
     with pytest.raises(InputError, match="no such run") as error:
-        pipeline.resume_pretraining(tmp_path / "broken")
+        training_run.resume_pretraining(tmp_path / "broken")
     assert error.value.hint
 
 
@@ -339,7 +345,7 @@ def test_same_warm_start_reopens_the_run_and_other_words_are_refused(parents: Ca
 @pytest.mark.sample(8)
 def test_rerun_of_warm_start_is_bit_identical(parents: Callable[..., RunFolder], tmp_path: Path):
     run = continued(parents(), tmp_path, ["zebra"], steps=8)
-    repeated = pipeline.repeat_run(run.path, tmp_path / "again")
+    repeated = training_run.repeat_run(run.path, tmp_path / "again")
     assert weights_digest(repeated) == weights_digest(run)
     assert repeated.tokenizer.digest == run.tokenizer.digest
 

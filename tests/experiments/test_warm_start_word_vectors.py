@@ -10,7 +10,7 @@ from safetensors.numpy import load_file
 
 from forebear.embeddings.word2vec import Subwords
 from forebear.errors import InputError
-from forebear.experiments import pipeline, plan
+from forebear.experiments import plan, training_run
 from forebear.experiments.warm_start import InitFrom
 from forebear.inference.run import Run
 from forebear.training.run_folder import RunFolder
@@ -33,7 +33,7 @@ def continued(name: str, run: RunFolder, to: Path, **changes) -> RunFolder:
     continued_plan = plan.plan_pretraining(
         name, [str(file)], settings=own_settings, init_from=InitFrom.for_run(str(run.path))
     )
-    return pipeline.run_pretraining(continued_plan, to)
+    return training_run.run_pretraining(continued_plan, to)
 
 
 @pytest.mark.parametrize("name", ["word2vec", "glove"])
@@ -96,7 +96,7 @@ def test_warm_start_with_another_architecture_is_refused(tmp_path: Path):
         init_from=InitFrom.for_run(str(old.path)),
     )
     with pytest.raises(InputError, match="architecture was skipgram, not cbow"):
-        pipeline.run_pretraining(continued_plan, tmp_path / "new")
+        training_run.run_pretraining(continued_plan, tmp_path / "new")
 
 
 def test_new_words_are_initialized_from_their_known_subwords(tmp_path: Path):
@@ -134,6 +134,6 @@ def test_warm_start_on_chinese_text_segments_it_into_words(tmp_path: Path):
     continued_plan = plan.plan_pretraining(
         "word2vec", [str(file)], settings={"steps": 2}, init_from=InitFrom.for_run(str(old.path))
     )
-    new = Run(pipeline.run_pretraining(continued_plan, tmp_path / "new"))
+    new = Run(training_run.run_pretraining(continued_plan, tmp_path / "new"))
     assert {"老师", "北京", "朋友"} <= set(new.word_table.words)
     assert new.neighbours("老师去北京")[0].nearest

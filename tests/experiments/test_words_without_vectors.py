@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from forebear.data.labeled.source import labeled_source
-from forebear.experiments import pipeline
+from forebear.data.labeled.load import labeled_source
+from forebear.experiments import training_run
 from forebear.training.run_folder import RunFolder
 from small_runs import NoteRecorder, train_small_run
 
@@ -29,8 +29,8 @@ def adapted_with_notes(parent: Path, folder: Path, text: str, **options: Any) ->
     file.write_text("text\tlabel\n" + "".join(rows), encoding="utf-8")
     source, _ = labeled_source(str(file), task="classification")
     notes = NoteRecorder()
-    plan = pipeline.plan_adaptation(str(parent), source, how=options, settings={"steps": 2, "threads": 1})
-    run = pipeline.run_adaptation(plan, folder / "adapted", callback=notes)
+    plan = training_run.plan_adaptation(str(parent), source, how=options, settings={"steps": 2, "threads": 1})
+    run = training_run.run_adaptation(plan, folder / "adapted", callback=notes)
     return run, [note for note in notes.messages if "no vector" in note]
 
 

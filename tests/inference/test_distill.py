@@ -13,10 +13,10 @@ import pytest
 from forebear.cli.distill import distil as command
 from forebear.cli.output import Output
 from forebear.cli.pretrain import TrainingOptions
-from forebear.data.labeled.source import labeled_source
+from forebear.data.labeled.load import labeled_source
 from forebear.demo.labeled_examples import demo_examples
 from forebear.errors import InputError
-from forebear.experiments import distill, pipeline, plan
+from forebear.experiments import distill, plan, training_run
 from forebear.experiments.distill import num_encoder_parameters, smaller_spec
 from forebear.inference.measure import evaluate_task
 from forebear.inference.run import Run
@@ -44,8 +44,8 @@ def runs_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         train_small_run("gpt", folder, to="words", steps=10, tokenizer="words", depth=1)
         write_task_file(folder / "opinion.tsv", 60)
         source, _ = labeled_source(str(folder / "opinion.tsv"))
-        pipeline.run_adaptation(
-            pipeline.plan_adaptation(str(folder / "bert"), source, settings=QUICK), folder / "teacher"
+        training_run.run_adaptation(
+            training_run.plan_adaptation(str(folder / "bert"), source, settings=QUICK), folder / "teacher"
         )
         yield folder
 
@@ -86,7 +86,7 @@ def test_distillation_with_share_0_equals_pretraining_bit_for_bit(runs_folder: P
     plain_plan = plan.plan_pretraining(
         "gpt2", [str(runs_folder / "text.txt")], tokenizer=teacher.tokenizer, settings={**fields, **ON_TEXT}
     )
-    assert weights_digest(run.folder) == weights_digest(pipeline.run_pretraining(plain_plan, tmp_path / "plain"))
+    assert weights_digest(run.folder) == weights_digest(training_run.run_pretraining(plain_plan, tmp_path / "plain"))
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert"])
@@ -133,8 +133,8 @@ def test_default_student_has_at_most_half_the_parameters(runs_folder: Path, tmp_
 def test_recurrent_teacher_gets_a_smaller_recurrent_student(tmp_path: Path):
     train_small_run("lstm", tmp_path, to="lstm", steps=2, width=32, inner=32)
     source, _ = labeled_source(str(write_task_file(tmp_path / "opinion.tsv", 60)))
-    pipeline.run_adaptation(
-        pipeline.plan_adaptation(str(tmp_path / "lstm"), source, settings=QUICK), tmp_path / "teacher"
+    training_run.run_adaptation(
+        training_run.plan_adaptation(str(tmp_path / "lstm"), source, settings=QUICK), tmp_path / "teacher"
     )
     run = distill.distill(tmp_path / "teacher", to=tmp_path / "run", steps=2, threads=1)
     assert run.metadata["milestone"] == "lstm"
@@ -169,8 +169,8 @@ def test_student_of_equal_width_starts_with_the_teachers_layers(runs_folder: Pat
 def test_distillation_with_share_0_equals_adapting_bit_for_bit(runs_folder: Path, tmp_path: Path):
     run = distill.distill(runs_folder / "teacher", to=tmp_path / "run", student=runs_folder / "bert", share=0, **QUICK)
     source, _ = labeled_source(str(runs_folder / "opinion.tsv"))
-    adapted = pipeline.run_adaptation(
-        pipeline.plan_adaptation(str(runs_folder / "bert"), source, settings=QUICK), tmp_path / "plain"
+    adapted = training_run.run_adaptation(
+        training_run.plan_adaptation(str(runs_folder / "bert"), source, settings=QUICK), tmp_path / "plain"
     )
     assert weights_digest(run.folder) == weights_digest(adapted)
     assert run.metadata["metrics"] == adapted.metadata["metrics"]
@@ -229,9 +229,9 @@ def test_costs_of_teacher_student_and_student_alone_are_printed(
 def test_small_student_keeps_teacher_accuracy_and_beats_training_alone(tmp_path: Path):
     """From few examples, and unlabeled texts with the teacher's soft targets."""
     source, _ = labeled_source(str(write_task_file(tmp_path / "many.tsv", 400, seed=10)))
-    planned = pipeline.plan_adaptation("bert", source, settings={"threads": 1, "epochs": 4})
+    planned = training_run.plan_adaptation("bert", source, settings={"threads": 1, "epochs": 4})
     small = replace(planned, spec=BertSpec(width=64, depth=2, heads=2, context=64))
-    teacher = pipeline.run_adaptation(small, tmp_path / "teacher")
+    teacher = training_run.run_adaptation(small, tmp_path / "teacher")
     few = write_task_file(tmp_path / "few.tsv", 40, seed=11)
     texts = (" ".join(example.text.split()) for example in demo_examples("opinion", 250, 12, "en"))  # pyright: ignore[reportAttributeAccessIssue]
     (tmp_path / "texts.txt").write_text("\n".join(texts), encoding="utf-8")

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from forebear.data.labeled.source import labeled_source
+from forebear.data.labeled.load import labeled_source
 from forebear.demo.labeled_examples import demo_examples
 from forebear.errors import InputError
-from forebear.experiments import distill, pipeline
+from forebear.experiments import distill, training_run
 from forebear.inference.measure import evaluate_task
 from forebear.inference.run import Run
 from forebear.models.bert import BertSpec
@@ -30,8 +30,8 @@ def runs_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FOREBEAR_CACHE", str(folder / "cache"))
         source, _ = labeled_source(str(write_task_file(folder / "many.tsv", 400, seed=10)))
-        planned = pipeline.plan_adaptation("bert", source, settings={"threads": 1, "epochs": 4})
-        pipeline.run_adaptation(
+        planned = training_run.plan_adaptation("bert", source, settings={"threads": 1, "epochs": 4})
+        training_run.run_adaptation(
             replace(planned, spec=BertSpec(width=64, depth=2, heads=2, context=64)), folder / "teacher"
         )
         texts = [" ".join(example.text.split()) for example in demo_examples("opinion", 250, 12, "en")]  # pyright: ignore[reportAttributeAccessIssue]
@@ -82,8 +82,8 @@ def test_word_vector_distillation_with_share_0_equals_adapting(runs_folder: Path
         runs_folder / "teacher", to=tmp_path / "run", student=runs_folder / "word2vec", share=0, **options, **QUICK
     )
     source, _ = labeled_source(str(runs_folder / "many.tsv"))
-    plan = pipeline.plan_adaptation(str(runs_folder / "word2vec"), source, how=options, settings=QUICK)
-    assert weights_digest(run.folder) == weights_digest(pipeline.run_adaptation(plan, tmp_path / "plain"))
+    plan = training_run.plan_adaptation(str(runs_folder / "word2vec"), source, how=options, settings=QUICK)
+    assert weights_digest(run.folder) == weights_digest(training_run.run_adaptation(plan, tmp_path / "plain"))
 
 
 def test_hidden_states_are_not_matched_where_tokens_differ(runs_folder: Path, tmp_path: Path):
@@ -94,8 +94,10 @@ def test_hidden_states_are_not_matched_where_tokens_differ(runs_folder: Path, tm
 
 def test_word_vector_teacher_gets_a_smaller_student(runs_folder: Path, tmp_path: Path):
     source, _ = labeled_source(str(runs_folder / "few.tsv"))
-    plan = pipeline.plan_adaptation(str(runs_folder / "word2vec"), source, how={"reader": "recurrent"}, settings=QUICK)
-    pipeline.run_adaptation(plan, tmp_path / "teacher")
+    plan = training_run.plan_adaptation(
+        str(runs_folder / "word2vec"), source, how={"reader": "recurrent"}, settings=QUICK
+    )
+    training_run.run_adaptation(plan, tmp_path / "teacher")
     run = distill.distill(tmp_path / "teacher", to=tmp_path / "run", hidden=1, **QUICK)
     teacher, student = run.metadata["price"]
     assert student["parameters"] <= 0.51 * teacher["parameters"]

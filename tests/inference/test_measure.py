@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from toy_language_models import HashedLM, bigram_model, uniform_model
 
 from forebear.data.corpus.prepare import prepare_corpus
-from forebear.data.io.reader import TextFormat
+from forebear.data.io.text_formats import TextFormat
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError
 from forebear.inference.measure import evaluate_text

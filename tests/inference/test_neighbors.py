@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from forebear.data.io.safetensors import write_vectors
+from forebear.data.io.arrays import write_vectors
 from forebear.errors import InputError
 from forebear.inference import similarity
 from forebear.inference.embed import TextEmbeddings, embed_texts

@@ -9,8 +9,8 @@ from toy_language_models import BigramTable, HashedLM, bigram_model, uniform_mod
 
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError
-from forebear.inference import next  # noqa: A004 - the module
-from forebear.inference.next import next_tokens
+from forebear.inference import next_tokens as next_tokens_module
+from forebear.inference.next_tokens import next_tokens
 from forebear.inference.score import score_texts
 from forebear.models.ngram import NgramSpec
 
@@ -105,7 +105,7 @@ def test_special_tokens_never_fill_a_blank(tokenizer):
 def test_shortlist_is_scored_where_all_tokens_are_too_many(word_tokenizer, monkeypatch):
     predictor = HashedLM(word_tokenizer.vocab_size, context=64)
     exact = next_tokens(predictor, word_tokenizer, "the ____ sat", top=3)
-    monkeypatch.setattr(next, "TOKEN_BUDGET", 20)
+    monkeypatch.setattr(next_tokens_module, "TOKEN_BUDGET", 20)
     shortlisted = next_tokens(predictor, word_tokenizer, "the ____ sat", top=3)
     assert shortlisted.num_considered == 5  # rows of four tokens
     assert shortlisted.num_valid == exact.num_valid > 5

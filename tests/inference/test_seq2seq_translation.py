@@ -62,7 +62,7 @@ def test_cross_attention_aligns_reversed_words_with_chinese_labels(runs_folder: 
     assert cross.weights.shape == (1, 1, 5, 5)
     assert cross.weights[0, 0, :4].argmax(axis=1).tolist() == [3, 2, 1, 0]
     from forebear.inspection.attention import attention_view
-    from forebear.inspection.attention_plots import plot_attention
+    from forebear.inspection.attention_visualization import plot_attention
 
     if undrawable_texts(["".join(cross.rows)]):
         with pytest.raises(InputError) as caught:

@@ -15,7 +15,7 @@ import pytest
 from test_attention_maps import random_map
 
 from forebear.inspection.attention import MAX_LEGIBLE_TOKENS, AttentionMap, attention_rollout, attention_view
-from forebear.inspection.attention_plots import attention_page
+from forebear.inspection.attention_visualization import attention_page
 
 HOSTILE_TEXT = "</script><script>alert(1)</script>"
 

@@ -10,9 +10,9 @@ import pytest
 from test_attention_maps import random_map
 
 from forebear.errors import InputError
-from forebear.inspection import attention_plots
+from forebear.inspection import attention_visualization
 from forebear.inspection.attention import MAX_EDGES, AttentionEdge, AttentionMap, AttentionPanel, attention_view
-from forebear.inspection.attention_plots import _line_offsets, plot_attention
+from forebear.inspection.attention_visualization import _line_offsets, plot_attention
 from forebear.inspection.token_labels import CONTINUATION_NOTE
 from forebear.reports.plotting import DOTS_PER_INCH
 
@@ -31,13 +31,13 @@ def png_size(png: bytes) -> tuple[int, int]:
 def axes(monkeypatch: pytest.MonkeyPatch) -> list:
     """The axes and the image of every heat map that is drawn."""
     heatmaps: list = []
-    draw_heatmap = attention_plots._draw_heatmap
+    draw_heatmap = attention_visualization._draw_heatmap
 
     def record(axes, *arguments):
         heatmaps.append((axes, image := draw_heatmap(axes, *arguments)))
         return image
 
-    monkeypatch.setattr(attention_plots, "_draw_heatmap", record)
+    monkeypatch.setattr(attention_visualization, "_draw_heatmap", record)
     return heatmaps
 
 

@@ -15,8 +15,14 @@ from command_line import Captured, json_output, printed_output, refusal_message
 from forebear.embeddings.lexicon import ONEHOT_NOTE, Lexicon
 from forebear.embeddings.word_table import IdentityMatrix, WordVectors
 from forebear.errors import InputError
-from forebear.inspection import embedding_plots
-from forebear.inspection.embedding_space import lexicon_norms, pca_plane, project_lexicon, project_words, vector_norms
+from forebear.inspection import embedding_visualization
+from forebear.inspection.word_vector_geometry import (
+    lexicon_norms,
+    pca_plane,
+    project_lexicon,
+    project_words,
+    vector_norms,
+)
 from forebear.reports import plotting
 from forebear.reports.plotting import DOTS_PER_INCH, figure_bytes, place_point_labels
 from small_runs import open_small_run
@@ -113,8 +119,8 @@ def test_onehot_norms_are_constant_and_correlations_undefined():
     assert (single.spearman, single.neighbors) == (None, None)
     assert single.correlations == ("none: all words were seen equally often",) * 2
     for output in (
-        embedding_plots.norms_page(single, "one"),
-        embedding_plots.plot_norms(single, "one", "svg").decode(),
+        embedding_visualization.norms_page(single, "one"),
+        embedding_visualization.plot_norms(single, "one", "svg").decode(),
     ):
         assert "none: all words were seen" in output or "<svg" in output
     projection = project_lexicon(Lexicon(table), ["w1", "w2", "w3"], 100, 0)
@@ -148,7 +154,9 @@ def test_point_labels_never_overlap_or_leave_the_canvas(seed: int, count: int):
 def saved_figures(monkeypatch: pytest.MonkeyPatch) -> list:
     figures: list = []
     monkeypatch.setattr(
-        embedding_plots, "figure_bytes", lambda figure, form: figures.append(figure) or figure_bytes(figure, form)
+        embedding_visualization,
+        "figure_bytes",
+        lambda figure, form: figures.append(figure) or figure_bytes(figure, form),
     )
     return figures
 
@@ -160,7 +168,7 @@ def test_projection_plot_labels_do_not_overlap(near: int, monkeypatch: pytest.Mo
 
     figures = saved_figures(monkeypatch)
     words = DRAWABLE_WORDS if near == 0 else DRAWABLE_WORDS[:4]
-    png = embedding_plots.plot_projection(project_lexicon(random_lexicon(), words, 100, near), "words", "png")
+    png = embedding_visualization.plot_projection(project_lexicon(random_lexicon(), words, 100, near), "words", "png")
     assert png.startswith(b"\x89PNG")
     (figure,) = figures
     (axes,) = figure.axes
@@ -186,10 +194,10 @@ def _drawable_subset(table: WordVectors) -> tuple[list[str], np.ndarray, np.ndar
 
 
 def test_projection_plot_is_refused_if_no_font_has_the_words(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(embedding_plots, "undrawable_texts", list)
+    monkeypatch.setattr(embedding_visualization, "undrawable_texts", list)
     monkeypatch.setattr(plotting, "_choose_fonts", lambda texts: (["none"], set("".join(texts))))
     with pytest.raises(InputError, match="no font installed here has"):
-        embedding_plots.plot_projection(
+        embedding_visualization.plot_projection(
             project_lexicon(random_lexicon(), ["king", "queen", "<b>"], 100, 0), "words", "png"
         )
 
@@ -200,10 +208,12 @@ def test_embedding_plots_of_every_view_are_written_as_png_and_svg(monkeypatch: p
     drawable = Lexicon(WordVectors(*_drawable_subset(random_lexicon().table)))
     queries = DRAWABLE_WORDS[:4]
     answers = drawable.neighbors(queries, 4)
-    assert embedding_plots.plot_neighbors(answers, "near", "png").startswith(b"\x89PNG")
-    norms_svg = embedding_plots.plot_norms(lexicon_norms(drawable), "norms", "svg")
+    assert embedding_visualization.plot_neighbors(answers, "near", "png").startswith(b"\x89PNG")
+    norms_svg = embedding_visualization.plot_norms(lexicon_norms(drawable), "norms", "svg")
     assert norms_svg.startswith(b"<?xml")
-    assert embedding_plots.plot_projection(project_lexicon(drawable, [], 30, 0), "plane", "svg").startswith(b"<?xml")
+    assert embedding_visualization.plot_projection(project_lexicon(drawable, [], 30, 0), "plane", "svg").startswith(
+        b"<?xml"
+    )
     bar_axes = [axes for axes in figures[0].axes if axes.get_visible()]
     assert [axes.get_title(loc="left") for axes in bar_axes] == queries
     assert [label.get_text() for label in bar_axes[0].get_yticklabels()] == [
@@ -211,7 +221,7 @@ def test_embedding_plots_of_every_view_are_written_as_png_and_svg(monkeypatch: p
     ]
     ticks = figures[1].axes[0].get_xticklabels()
     assert all("$" not in tick.get_text() for tick in ticks)
-    assert embedding_plots.plot_norms(lexicon_norms(drawable), "norms", "svg") == norms_svg
+    assert embedding_visualization.plot_norms(lexicon_norms(drawable), "norms", "svg") == norms_svg
 
 
 class PageParser(HTMLParser):
@@ -235,15 +245,15 @@ class PageParser(HTMLParser):
 
 def test_embedding_pages_label_every_point_and_contain_no_script():
     words = random_lexicon()
-    plane_page = embedding_plots.projection_page(project_lexicon(words, UNUSUAL_WORDS, 100, 0), "words & more")
+    plane_page = embedding_visualization.projection_page(project_lexicon(words, UNUSUAL_WORDS, 100, 0), "words & more")
     parser = PageParser()
     parser.feed(plane_page)
     assert sorted(parser.labels) == sorted(UNUSUAL_WORDS)
     assert "<title>words &amp; more</title>" in plane_page
     for page in (
         plane_page,
-        embedding_plots.norms_page(lexicon_norms(words), "norms"),
-        embedding_plots.neighbors_page(words.neighbors(["king", "<b>"], 5), "near"),
+        embedding_visualization.norms_page(lexicon_norms(words), "norms"),
+        embedding_visualization.neighbors_page(words.neighbors(["king", "<b>"], 5), "near"),
     ):
         assert "default-src 'none'" in page
         assert "<script" not in page
@@ -251,7 +261,7 @@ def test_embedding_pages_label_every_point_and_contain_no_script():
         assert not re.search(r"<b>(?!r)", page)
     circles = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', plane_page)
     assert all(
-        0 <= float(x) <= embedding_plots.PLANE_WIDTH and 0 <= float(y) <= embedding_plots.PLANE_HEIGHT
+        0 <= float(x) <= embedding_visualization.PLANE_WIDTH and 0 <= float(y) <= embedding_visualization.PLANE_HEIGHT
         for x, y in circles
     )
 
@@ -298,9 +308,11 @@ def test_projection_plot_notes_words_without_font_and_draws_unlabeled_points(
     pytest.importorskip("matplotlib")
     fonts = plotting._fonts
     monkeypatch.setattr(plotting, "_fonts", lambda: ((name, characters - {ord("N")}) for name, characters in fonts()))
-    labeled, draw_labels = [], embedding_plots._draw_labels
+    labeled, draw_labels = [], embedding_visualization._draw_labels
     monkeypatch.setattr(
-        embedding_plots, "_draw_labels", lambda *arguments: (labeled.append(arguments[3]), draw_labels(*arguments))[1]
+        embedding_visualization,
+        "_draw_labels",
+        lambda *arguments: (labeled.append(arguments[3]), draw_labels(*arguments))[1],
     )
     file, words = tmp_path / "plane.svg", ["cat", "dog", "Number", "mat"]
     notes = json_output(capsys, "inspect", "projection", run, *words, "--to", file)["notes"]

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 import forebear as fb
 from forebear.errors import ForebearError, InputError
-from forebear.inspection import gradient_distance
-from forebear.inspection.gradient_distance import NUM_DIRECTIONS, GradientReach, gradient_norms
+from forebear.inspection import gradient_reach
+from forebear.inspection.gradient_reach import NUM_DIRECTIONS, GradientReach, gradient_norms
 from forebear.nn.encoder import States
 from small_runs import open_small_run, small_text
 
@@ -98,7 +98,7 @@ def test_gradient_reach_of_nnlm_ends_at_its_window_and_of_gpt2_at_its_context(tm
     repeated = fb.gradient_reach(gpt2, texts, max_distance=20)[0]
     np.testing.assert_array_equal(gpt2_reach.norms, repeated.norms)
     assert all(parameter.grad is None for parameter in gpt2.network.parameters())
-    assert gradient_distance.plot_gradient_reach([nnlm_reach, gpt2_reach], "png").startswith(b"\x89PNG")
+    assert gradient_reach.plot_gradient_reach([nnlm_reach, gpt2_reach], "png").startswith(b"\x89PNG")
     with pytest.raises(InputError, match="long enough to look 15 tokens back"):
         fb.gradient_reach(gpt2, "The cat sat.", max_distance=20)
     with pytest.raises(InputError, match="--far is 0"):

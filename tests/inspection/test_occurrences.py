@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forebear.data.io.reader import TextFormat
+from forebear.data.io.text_formats import TextFormat
 from forebear.errors import InputError
 from forebear.inspection.occurrences import (
     Occurrence,

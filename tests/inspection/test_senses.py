@@ -12,7 +12,7 @@ from forebear.demo.labeled_examples import sentences_with, words_of_two_meanings
 from forebear.errors import InputError
 from forebear.inference.embed import ContextualWord, EmbeddedText
 from forebear.inference.run import Run
-from forebear.inspection import embedding_plots
+from forebear.inspection import embedding_visualization
 from forebear.inspection.senses import ANY_CONTEXT_NOTE
 from forebear.inspection.senses import SAME_VECTOR_NOTE as IDENTICAL
 from small_runs import open_small_run
@@ -166,19 +166,19 @@ def test_sense_analysis_refuses_too_few_occurrences_and_bad_options(runs: dict[s
 def test_sense_plots_are_deterministic_and_pages_are_escaped(runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch):
     plant_vectors(runs["bert"], monkeypatch, 0.2)
     analysis = fb.analyze_senses(runs["bert"], "bank", TEXTS, senses=GOLD_SENSES, groups=2)
-    picture = embedding_plots.plot_senses(analysis, "bert: bank", "svg")
+    picture = embedding_visualization.plot_senses(analysis, "bert: bank", "svg")
     assert picture.startswith(b"<?xml")
-    assert picture == embedding_plots.plot_senses(analysis, "bert: bank", "svg")
-    page = embedding_plots.senses_page(analysis, "bert: bank")
+    assert picture == embedding_visualization.plot_senses(analysis, "bert: bank", "svg")
+    page = embedding_visualization.senses_page(analysis, "bert: bank")
     assert page.count("<li>") == len(TEXTS)
     assert "<mark>bank</mark> &lt;there&gt; &amp; sank." in page
     assert "<there>" not in page
     assert SAME_IN_ANY_CONTEXT in page
-    assert embedding_plots.occurrence_context(analysis.result.occurrences[0], 12)[0].startswith("…")
+    assert embedding_visualization.occurrence_context(analysis.result.occurrences[0], 12)[0].startswith("…")
     by_spelling = fb.analyze_senses(runs["word2vec"], "bank", [*TEXTS, "Bank of Ivy."])
-    assert embedding_plots.plot_senses(by_spelling, "word2vec", "svg") != picture
+    assert embedding_visualization.plot_senses(by_spelling, "word2vec", "svg") != picture
     single_run = fb.analyze_senses(runs["bert"], "bank", TEXTS, beside=[])
-    assert embedding_plots.plot_senses(single_run, "bert", "png").startswith(b"\x89PNG")
+    assert embedding_visualization.plot_senses(single_run, "bert", "png").startswith(b"\x89PNG")
 
 
 def test_demo_sense_sentences_are_labeled_by_the_sense_of_the_word(tmp_path: Path):

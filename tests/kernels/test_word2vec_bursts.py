@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forebear.kernels.word2vec_threads import split_at_bursts, split_at_bursts_kernel
+from forebear.kernels.word2vec_training import split_at_bursts, split_at_bursts_kernel
 
 VOCABULARY = 6
 

@@ -8,10 +8,10 @@ from test_word2vec_hogwild import OTHER_VARIANTS, assert_equals_reference, with_
 from word2vec_reference_training import ROW_LENGTHS, small_tables, small_text, small_variant
 
 from forebear.embeddings.word2vec import word2vec_variant
-from forebear.kernels import word2vec_threads
+from forebear.kernels import word2vec_training
 from forebear.kernels.layout import aligned_table
 from forebear.kernels.word2vec_sampling import keep_probabilities
-from forebear.kernels.word2vec_threads import MAX_RATE_SUM, train_word2vec
+from forebear.kernels.word2vec_training import MAX_RATE_SUM, train_word2vec
 
 
 @pytest.mark.sample(2)
@@ -25,7 +25,7 @@ def test_deterministic_training_is_bit_identical_for_any_number_of_threads(
     mean: bool, negatives: int, subwords: bool, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(
-        word2vec_threads, "MIN_THREAD_WORK", 1
+        word2vec_training, "MIN_THREAD_WORK", 1
     )  # as many threads as requested, however small the text is
     variant, keep_probs = small_variant(mean=mean, negatives=negatives, subwords=subwords)
     tokens, _ = small_text()
@@ -72,7 +72,7 @@ def test_deterministic_training_on_many_words_does_not_diverge(mean: bool):
 def test_a_thread_that_cannot_start_releases_the_waiting_ones(monkeypatch: pytest.MonkeyPatch):
     variant, keep_probs = small_variant(mean=True, negatives=5, subwords=False)
     futures = []
-    original_submit = word2vec_threads.ThreadPoolExecutor.submit
+    original_submit = word2vec_training.ThreadPoolExecutor.submit
 
     def submit(self, *work):
         if futures:
@@ -80,8 +80,8 @@ def test_a_thread_that_cannot_start_releases_the_waiting_ones(monkeypatch: pytes
         futures.append(original_submit(self, *work))
         return futures[0]
 
-    monkeypatch.setattr(word2vec_threads.ThreadPoolExecutor, "submit", submit)
-    monkeypatch.setattr(word2vec_threads, "MIN_THREAD_WORK", 1)
+    monkeypatch.setattr(word2vec_training.ThreadPoolExecutor, "submit", submit)
+    monkeypatch.setattr(word2vec_training, "MIN_THREAD_WORK", 1)
     with pytest.raises(RuntimeError, match="new thread"):
         train_word2vec(
             *small_tables(50),

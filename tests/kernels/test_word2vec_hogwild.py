@@ -9,7 +9,7 @@ import pytest
 from word2vec_reference_training import ROW_LENGTHS, small_tables, small_text, small_variant, train_reference
 
 from forebear.kernels import word2vec_reference as reference
-from forebear.kernels.word2vec_threads import train_word2vec
+from forebear.kernels.word2vec_training import train_word2vec
 
 SEED_PARTS = (7, 3)
 VARIANTS = [(mean, negatives, subwords) for mean in (False, True) for negatives in (5, 0) for subwords in (False, True)]

@@ -11,7 +11,7 @@ import pytest
 
 from forebear.data.corpus.corpus import Corpus
 from forebear.data.corpus.prepare import prepare_corpus
-from forebear.data.io.reader import TextFormat
+from forebear.data.io.text_formats import TextFormat
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError
 from forebear.models.glove import GloveSpec

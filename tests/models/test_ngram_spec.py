@@ -7,7 +7,7 @@ import pytest
 
 from forebear.data.corpus.prepare import prepare_corpus
 from forebear.data.corpus.subset import Subset
-from forebear.data.io.reader import TextFormat
+from forebear.data.io.text_formats import TextFormat
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from forebear.errors import InputError
-from forebear.experiments import pipeline
+from forebear.experiments import training_run
 from forebear.experiments.distill import distill
 from forebear.experiments.explain import explain_model
 from forebear.experiments.plan import plan_pretraining
@@ -125,7 +125,7 @@ def test_nnlm_vocabulary_can_be_extended(grouped: bool, tmp_path: Path, monkeypa
     warm_start = InitFrom.for_run(str(parent.folder.path), str(tmp_path / "words.txt"))
     settings = {**asdict(parent.folder.spec), "steps": 2, "threads": 1, "batch": 128, "held_out": 0.15}
     pretrain_plan = plan_pretraining("nnlm", [str(tmp_path / "text.txt")], settings=settings, init_from=warm_start)
-    extended = Run(pipeline.run_pretraining(pretrain_plan, tmp_path / "grown"))
+    extended = Run(training_run.run_pretraining(pretrain_plan, tmp_path / "grown"))
     assert extended.tokenizer.vocab_size == parent.tokenizer.vocab_size + 2
     probabilities = np.exp(
         extended.predictor.next_log_probs([np.array([extended.tokenizer.special_roles["end"]])]).astype(np.float64)
@@ -146,7 +146,7 @@ def trained_on_wikitext(data: Path, tmp_path: Path) -> Callable[..., Run]:
 
     def train(name: str, to: str, **settings: object) -> Run:
         pretrain_plan = plan_pretraining(name, [str(tmp_path / "part.txt")], settings=settings)
-        return Run(pipeline.run_pretraining(pretrain_plan, tmp_path / to))
+        return Run(training_run.run_pretraining(pretrain_plan, tmp_path / to))
 
     return train
 

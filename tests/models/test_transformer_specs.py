@@ -11,8 +11,8 @@ import pytest
 from forebear.data.source import TextSource
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError
-from forebear.experiments.pipeline import run_pretraining
 from forebear.experiments.plan import plan_pretraining
+from forebear.experiments.training_run import run_pretraining
 from forebear.models.albert import AlbertSpec
 from forebear.models.bert import BertSpec
 from forebear.models.gpt import GPTSpec

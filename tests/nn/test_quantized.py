@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from forebear.kernels.int8 import (
+from forebear.kernels.activation_quantization import (
     dequantize_products,
     dequantize_products_kernel,
     scale_activations,

@@ -161,7 +161,7 @@ def test_shared_layers_cannot_be_frozen_separately(runs: dict[str, Path], tmp_pa
 def test_label_head_starts_from_the_pretrained_pooler(runs: dict[str, Path], tmp_path: Path):
     from safetensors.torch import load_file
 
-    from forebear.experiments.pipeline import AdaptSetup
+    from forebear.experiments.training_run import AdaptSetup
 
     setup = AdaptSetup.from_plan(adaptation_plan(runs["bert"], "classification", tmp_path))
     setup.learner.initialize()

@@ -27,12 +27,12 @@ from forebear.training.trainer import ProgressReport, TrainingCallback
 def training_function(name: str, text: Path, *, quick: bool) -> Callable[..., RunFolder]:
     """A function that trains the model into a folder, for a few steps if quick."""
     if not name.endswith("-tags"):
-        from forebear.experiments import pipeline
+        from forebear.experiments import training_run
         from small_runs import settings_for_kills, small_pretrain_plan
 
         def pretrain(to: Path, callback: TrainingCallback | None = None, **changes: Any) -> RunFolder:
             pretrain_plan = small_pretrain_plan(name, text, **settings_for_kills(name, quick=quick) | changes)
-            return pipeline.run_pretraining(pretrain_plan, to, callback=callback)
+            return training_run.run_pretraining(pretrain_plan, to, callback=callback)
 
         return pretrain
     from adapted_runs import adapt_small_run

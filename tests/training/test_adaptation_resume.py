@@ -14,7 +14,7 @@ import pytest
 from adapted_runs import adapt_small_run, task_file, task_file_text
 from forebear.cli.main import main
 from forebear.errors import InputError, UserInterrupt
-from forebear.experiments import pipeline
+from forebear.experiments import training_run
 from forebear.training.run_folder import RunFolder
 from forebear.training.trainer import ProgressReport, TrainingCallback
 from small_runs import sample_params, train_small_run, weights_digest
@@ -119,17 +119,17 @@ def test_resume_adaptation_refuses_changed_or_missing_examples(workdir: Path, tm
     file = task_file("tagging", tmp_path, 60)
     file.write_text(file.read_text() + "\nnew\tO\n\n")
     with pytest.raises(InputError, match="have changed"):
-        pipeline.resume_adaptation(tmp_path / "changed")
+        training_run.resume_adaptation(tmp_path / "changed")
     file.unlink()
     with pytest.raises(InputError, match="are gone"):
-        pipeline.resume_adaptation(tmp_path / "changed")
+        training_run.resume_adaptation(tmp_path / "changed")
 
 
 def test_resume_adaptation_leaves_finished_run_and_refuses_pretrained_run(workdir: Path):
     before = RunFolder.open(workdir / "whole").metadata
-    assert pipeline.resume_adaptation(workdir / "whole").metadata == before
+    assert training_run.resume_adaptation(workdir / "whole").metadata == before
     bert = RunFolder.open(workdir / "bert")
     bert.update(state="interrupted")
     with pytest.raises(InputError, match="not adapted"):
-        pipeline.resume_adaptation(workdir / "bert")
+        training_run.resume_adaptation(workdir / "bert")
     bert.update(state="finished")

@@ -13,7 +13,7 @@ from fault_injection import Crash, FaultKind, FaultyDisk, inject_disk_fault
 
 from forebear.data.io.atomic import file_digest
 from forebear.errors import ForebearError
-from forebear.experiments import pipeline
+from forebear.experiments import training_run
 from forebear.training.checkpoint import CheckpointStore
 from forebear.training.run_folder import RunFolder
 from forebear.training.trainer import ProgressReport, TrainingCallback
@@ -108,7 +108,7 @@ def test_run_end_failing_at_any_operation_resumes_bit_for_bit(name: str, fault: 
         disk = resume_with_fault(run, fault_index, fault)
         weights_file, _ = RunFolder.open(run).verified_weights()
         assert file_digest(weights_file) in valid_digests, disk.operations
-        resumed = pipeline.resume_pretraining(run)
+        resumed = training_run.resume_pretraining(run)
         assert resumed.is_finished
         assert weights_digest(resumed) == weights_digest(complete)
         assert file_digest(run / "weights.safetensors") == weights_digest(complete)
@@ -121,5 +121,5 @@ def test_run_end_failing_at_any_operation_resumes_bit_for_bit(name: str, fault: 
 
 def resume_with_fault(run: Path, fault_index: int, fault: FaultKind) -> FaultyDisk:
     with inject_disk_fault(run, fault_index, fault) as disk, suppress(Crash, ForebearError, OSError):
-        pipeline.resume_pretraining(run)
+        training_run.resume_pretraining(run)
     return disk

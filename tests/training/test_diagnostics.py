@@ -13,12 +13,12 @@ import pytest
 
 from forebear.cli.main import main
 from forebear.data.corpus.prepare import prepare_corpus
-from forebear.data.io.reader import TextFormat
+from forebear.data.io.text_formats import TextFormat
 from forebear.data.source import TextSource
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import ForebearError
-from forebear.experiments import pipeline
 from forebear.experiments import plan as planning
+from forebear.experiments import training_run
 from forebear.training.diagnostics import Diagnostics, NonFiniteLossError, unigram_entropy
 from forebear.training.run_folder import RunFolder, list_runs
 from small_runs import NoteRecorder, small_pretrain_plan, small_text, train_small_run
@@ -62,7 +62,7 @@ def test_tagged_text_read_as_plain_text_is_noted(tmp_path: Path, kind: str):
     (tmp_path / "text.txt").write_text("\n".join(" ".join(f"{word}/n" for word in line.split()) for line in lines))
     for reading in (TextFormat(), TextFormat(format="tagged")):
         notes = NoteRecorder()
-        pipeline.run_pretraining(
+        training_run.run_pretraining(
             planning.plan_pretraining(
                 "ngram", [str(tmp_path / "text.txt")], tokenizer=kind, source=TextSource((), reading)
             ),
@@ -102,7 +102,7 @@ def test_text_of_unknown_tokens_only_is_refused(tmp_path: Path):
 
     train_tokenizer("words", ["only english here"]).save(tmp_path / "english.json")
     with pytest.raises(ForebearError, match="every token of this text is unknown"):
-        pipeline.run_pretraining(
+        training_run.run_pretraining(
             small_pretrain_plan("ngram", tmp_path / "text.txt", tokenizer=str(tmp_path / "english.json")),
             tmp_path / "r",
         )

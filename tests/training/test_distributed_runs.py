@@ -18,7 +18,7 @@ import pytest
 from adapted_runs import task_file
 from command_line import Captured, refusal_message
 from forebear.errors import ForebearError, InputError, UserInterrupt
-from forebear.experiments import pipeline
+from forebear.experiments import training_run
 from forebear.training.run_folder import MetricsLog, RunFolder
 from forebear.training.trainer import ProgressReport
 from forebear.training.worker_processes import ProcessGroup, WorkerPool, launch_processes
@@ -62,7 +62,7 @@ def train(
     folder: Path, to: str, group: ProcessGroup, callback: NoteRecorder | None = None, **changes: Any
 ) -> RunFolder:
     pretrain_plan = small_pretrain_plan("gpt2", folder / "text.txt", **SETTINGS | changes)
-    return pipeline.run_pretraining(pretrain_plan, folder / to, callback=callback, group=group)
+    return training_run.run_pretraining(pretrain_plan, folder / to, callback=callback, group=group)
 
 
 def losses(run: RunFolder) -> list[Any]:
@@ -89,7 +89,7 @@ def test_run_of_two_processes_equals_run_of_one_and_can_be_rerun_by_one(single_p
     assert weights_digest(run) == weights_digest(single_process_run)
     assert losses(run) == losses(single_process_run)
     assert run.metadata["asked"]["recipe"] == single_process_run.metadata["asked"]["recipe"] | {"accumulate": 1}
-    assert weights_digest(pipeline.repeat_run(run.path, folder / "again")) == weights_digest(run)
+    assert weights_digest(training_run.repeat_run(run.path, folder / "again")) == weights_digest(run)
 
 
 def test_run_resumes_with_another_number_of_processes(single_process_run: RunFolder, folder: Path):
@@ -228,16 +228,16 @@ def test_refused_command_ends_all_torchrun_processes(tmp_path: Path):
 @pytest.mark.slow
 def test_adaptation_by_two_processes_equals_one_process(folder: Path):
     parent = train_small_run("bert", folder, steps=5, context=48, to="bert")
-    from forebear.data.labeled.source import labeled_source
+    from forebear.data.labeled.load import labeled_source
 
     source, _ = labeled_source(str(task_file("tagging", folder, 60)), task=None, form={})
     runs = []
     for name, processes, accumulate in (("one", 1, 2), ("two", 2, 1)):
         settings = {"steps": 12, "threads": 1, "accumulate": accumulate}
-        adapt_plan = pipeline.plan_adaptation(str(parent.path), source, options={"crf": True}, settings=settings)
+        adapt_plan = training_run.plan_adaptation(str(parent.path), source, options={"crf": True}, settings=settings)
         with launch_processes(processes) as group:
             assert group is not None
-            runs.append(pipeline.run_adaptation(adapt_plan, folder / name, group=group))
+            runs.append(training_run.run_adaptation(adapt_plan, folder / name, group=group))
     assert weights_digest(runs[0]) == weights_digest(runs[1])
     assert runs[0].metadata["metrics"] == runs[1].metadata["metrics"]
 

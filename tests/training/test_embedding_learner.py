@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from forebear.errors import ForebearError, InputError
-from forebear.experiments import pipeline
 from forebear.experiments import plan as planning
+from forebear.experiments import training_run
 from forebear.inference.run import Run
 from forebear.training.run_folder import MetricsLog
 from forebear.training.worker_processes import ProcessGroup
@@ -91,12 +91,12 @@ def test_line_of_a_million_words_is_trained_to_its_end(tmp_path: Path):
     file.write_text(" ".join(words + ["omega", "psi"] * 50) + "\n" + "the end . " * 20, encoding="utf-8")
     settings = {"epochs": 1, "width": 8, "window": 2, "held_out": 0.0001, "threads": 1, "sample": 0.0}
     pretrain_plan = planning.plan_pretraining("word2vec", [str(file)], settings=settings)
-    run = Run(pipeline.run_pretraining(pretrain_plan, tmp_path / "run"))
+    run = Run(training_run.run_pretraining(pretrain_plan, tmp_path / "run"))
     assert run.metadata["tokens"] > 999_000
     vectors = run.word_table
     if vectors.row_of("omega") is not None:  # else it was held out
         untrained_plan = planning.plan_pretraining("word2vec", [str(file)], settings=settings | {"rate": 1e-12})
-        untrained_vectors = Run(pipeline.run_pretraining(untrained_plan,
+        untrained_vectors = Run(training_run.run_pretraining(untrained_plan,
                                          tmp_path / "still")).word_table  # fmt: skip
         assert not np.allclose(vectors.vector("omega"), untrained_vectors.vector("omega"), atol=1e-4)  # pyright: ignore
 
@@ -105,7 +105,7 @@ def test_word2vec_trains_with_vocabulary_of_one_word(tmp_path: Path):
     file = tmp_path / "text.txt"
     file.write_text("\n\n".join(["la la la la la"] * 40))
     pretrain_plan = planning.plan_pretraining("word2vec", [str(file)], settings={"epochs": 2, "width": 1, "threads": 1})
-    run = Run(pipeline.run_pretraining(pretrain_plan, tmp_path / "run"))
+    run = Run(training_run.run_pretraining(pretrain_plan, tmp_path / "run"))
     assert list(run.word_table.words) == ["la"]
     assert run.word_table.matrix.shape == (1, 1)
 
@@ -115,7 +115,7 @@ def test_text_without_adjacent_words_is_refused(tmp_path: Path):
     file.write_text("\n\n".join(["one", "two"] * 20))
     for name in TRAINED:
         with pytest.raises(InputError):
-            pipeline.run_pretraining(
+            training_run.run_pretraining(
                 planning.plan_pretraining(name, [str(file)], settings={"epochs": 1}), tmp_path / name
             )
 
@@ -144,7 +144,7 @@ def test_min_count_above_all_counts_names_the_text_file(tmp_path: Path):
     (tmp_path / "text.txt").write_text(small_text())
     pretrain_plan = planning.plan_pretraining("word2vec", [str(tmp_path / "text.txt")], settings={"min_count": 100_000})
     with pytest.raises(InputError, match="no word of this text is seen 100000 times") as raised:
-        pipeline.run_pretraining(pretrain_plan, tmp_path / "run")
+        training_run.run_pretraining(pretrain_plan, tmp_path / "run")
     assert raised.value.file == str(tmp_path / "text.txt")
 
 
@@ -152,7 +152,7 @@ def test_min_count_above_all_counts_names_the_text_file(tmp_path: Path):
 def test_processes_are_refused_with_hint_to_use_threads(name: str, tmp_path: Path):
     (tmp_path / "text.txt").write_text(small_text())
     with pytest.raises(InputError, match="--processes 2 means nothing") as raised:
-        pipeline.run_pretraining(
+        training_run.run_pretraining(
             small_pretrain_plan(name, tmp_path / "text.txt"), tmp_path / "run", group=ProcessGroup(2)
         )
     assert raised.value.hint == "give --threads 2 instead"

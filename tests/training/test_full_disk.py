@@ -12,7 +12,7 @@ import pytest
 
 import forebear as fb
 from forebear.errors import ForebearError
-from forebear.experiments import pipeline
+from forebear.experiments import training_run
 from forebear.training.run_folder import RunFolder
 from forebear.training.trainer import ProgressReport, TrainingCallback
 from small_runs import NEURAL_MODELS, SAMPLE_MODELS, small_pretrain_plan, small_text, train_small_run, weights_digest
@@ -58,7 +58,7 @@ def test_training_on_a_full_disk_keeps_checkpoint_and_resumes(text_file: Path, s
                 fill(small_disk)
 
     with pytest.raises(ForebearError, match="No space left") as raised:
-        pipeline.run_pretraining(
+        training_run.run_pretraining(
             small_pretrain_plan("gpt2", text_file, **changes), small_disk / "run", callback=FillDiskAtStep20()
         )
     assert raised.value.exit_code == 1
@@ -66,7 +66,7 @@ def test_training_on_a_full_disk_keeps_checkpoint_and_resumes(text_file: Path, s
     run = RunFolder.open(small_disk / "run")
     assert run.checkpoints.newest_valid()[0] is not None
     (small_disk / "filler").unlink()
-    assert weights_digest(pipeline.resume_pretraining(run.path)) == weights_digest(complete)
+    assert weights_digest(training_run.resume_pretraining(run.path)) == weights_digest(complete)
 
 
 @pytest.mark.sample(5)
@@ -80,13 +80,13 @@ def test_disk_full_at_any_stage_is_reported_and_training_resumes(
     fill(small_disk, free_kb << 10)
     failure = None
     try:
-        pipeline.run_pretraining(small_pretrain_plan(name, text_file), small_disk / "run")
+        training_run.run_pretraining(small_pretrain_plan(name, text_file), small_disk / "run")
     except ForebearError as error:
         failure = error
     assert failure is not None or free_kb > (200 if name in NEURAL_MODELS else 30)
     assert failure is None or ("No space left" in failure.message and "free some space" in failure.hint)
     (small_disk / "filler").unlink()
-    run = pipeline.run_pretraining(small_pretrain_plan(name, text_file), small_disk / "run")
+    run = training_run.run_pretraining(small_pretrain_plan(name, text_file), small_disk / "run")
     assert run.is_finished
     assert weights_digest(run) == weights_digest(complete)
     assert not [item.name for item in run.path.rglob("*") if item.name.endswith((".tmp", ".old"))]
@@ -95,7 +95,7 @@ def test_disk_full_at_any_stage_is_reported_and_training_resumes(
 def test_pretrain_on_read_only_disk_suggests_another_folder(text_file: Path, small_disk: Path):
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     with pytest.raises(ForebearError, match="Read-only") as raised:
-        pipeline.run_pretraining(small_pretrain_plan("ngram", text_file), small_disk / "run")
+        training_run.run_pretraining(small_pretrain_plan("ngram", text_file), small_disk / "run")
     assert "--to" in raised.value.hint
 
 
@@ -115,5 +115,5 @@ def test_full_cache_disk_error_names_the_cache_folder(
     monkeypatch.setenv("FOREBEAR_CACHE", str(small_disk / "cache"))
     fill(small_disk)
     with pytest.raises(ForebearError, match="No space left on device") as raised:
-        pipeline.run_pretraining(small_pretrain_plan("ngram", text_file), text_file.parent / "run")
+        training_run.run_pretraining(small_pretrain_plan("ngram", text_file), text_file.parent / "run")
     assert "FOREBEAR_CACHE" in raised.value.hint

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from forebear.data.source import reopen_corpus
-from forebear.experiments import pipeline
+from forebear.experiments import training_run
 from forebear.models.gpt2 import GPT2Spec
 from forebear.objectives.batch import IGNORE_INDEX, Batch, BatchKey
 from forebear.objectives.next_token import NextToken
@@ -118,7 +118,7 @@ def test_time_step_repeats_only_short_steps(monkeypatch: pytest.MonkeyPatch):
 def test_timing_a_step_leaves_weights_and_optimizer_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Repeating the run without the trial gives the same weights."""
     run = train_small_run("gpt2", tmp_path, time=1.5, threads=1)
-    repeated = pipeline.repeat_run(run.path, tmp_path / "again")
+    repeated = training_run.repeat_run(run.path, tmp_path / "again")
     assert weights_digest(repeated) == weights_digest(run)
 
 

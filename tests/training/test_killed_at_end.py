@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from forebear.experiments import pipeline
+from forebear.experiments import training_run
 from forebear.training.checkpoint import CheckpointStore
 from forebear.training.run_folder import RunFolder
 from small_runs import train_small_run, weights_digest
@@ -55,7 +55,7 @@ def test_run_killed_at_its_end_keeps_best_weights(
     try:
         train_small_run("gpt2", tmp_path, **CHANGES)
     except Killed:
-        pipeline.resume_pretraining(tmp_path / "run")
+        training_run.resume_pretraining(tmp_path / "run")
     assert calls_left[0] < call_index
     run = RunFolder.open(tmp_path / "run")
     assert run.is_finished

@@ -15,7 +15,7 @@ from test_full_disk import fill, small_disk  # noqa: F401 - a fixture
 
 import forebear as fb
 from forebear.errors import ForebearError, InputError
-from forebear.experiments import pipeline
+from forebear.experiments import training_run
 from forebear.statistical.ngram import counts
 from forebear.training.run_folder import RunFolder
 from small_runs import small_pretrain_plan, small_text, weights_digest
@@ -32,7 +32,7 @@ def test_counts_spilled_to_disk_equal_counts_in_memory(small_count_parts: None, 
     (tmp_path / "text.txt").write_text(small_text(), encoding="utf-8")
     in_memory = {name: value for name, value in SPILLED_COUNTS.items() if name not in ("max_memory", "batch")}
     runs = [
-        pipeline.run_pretraining(small_pretrain_plan("ngram", tmp_path / "text.txt", **settings), tmp_path / name)
+        training_run.run_pretraining(small_pretrain_plan("ngram", tmp_path / "text.txt", **settings), tmp_path / name)
         for name, settings in (("parts", SPILLED_COUNTS), ("whole", in_memory))
     ]
     assert weights_digest(runs[0]) == weights_digest(runs[1])
@@ -48,17 +48,17 @@ def test_full_disk_while_merging_counts_is_reported_and_training_resumes(
     small_disk: Path,  # noqa: F811
 ):
     (tmp_path / "text.txt").write_text(small_text(400), encoding="utf-8")
-    expected = pipeline.run_pretraining(
+    expected = training_run.run_pretraining(
         small_pretrain_plan("ngram", tmp_path / "text.txt", **SPILLED_COUNTS), tmp_path / "whole"
     )
     fill(small_disk, free_kb << 10)
     with pytest.raises(ForebearError, match="No space left") as raised:
-        pipeline.run_pretraining(
+        training_run.run_pretraining(
             small_pretrain_plan("ngram", tmp_path / "text.txt", **SPILLED_COUNTS), small_disk / "run"
         )
     assert "free some space" in raised.value.hint
     (small_disk / "filler").unlink()
-    run = pipeline.run_pretraining(
+    run = training_run.run_pretraining(
         small_pretrain_plan("ngram", tmp_path / "text.txt", **SPILLED_COUNTS), small_disk / "run"
     )
     assert weights_digest(run) == weights_digest(expected)
@@ -74,11 +74,11 @@ def test_killed_ngram_training_with_spilled_counts_resumes_bit_for_bit(tmp_path:
 import sys
 from pathlib import Path
 from forebear.statistical.ngram import counts
-from forebear.experiments import pipeline
+from forebear.experiments import training_run
 from small_runs import small_pretrain_plan
 counts.MIN_TEXT_TOKENS = 40
 plan = small_pretrain_plan("ngram", Path({str(tmp_path / "text.txt")!r}), **{settings!r})
-pipeline.run_pretraining(plan, Path(sys.argv[1]))
+training_run.run_pretraining(plan, Path(sys.argv[1]))
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
@@ -101,7 +101,7 @@ pipeline.run_pretraining(plan, Path(sys.argv[1]))
             break
     assert kills
     assert start().wait() == 0
-    expected = pipeline.run_pretraining(
+    expected = training_run.run_pretraining(
         small_pretrain_plan("ngram", tmp_path / "text.txt", **settings), tmp_path / "whole"
     )
     killed = RunFolder.open(tmp_path / "killed")

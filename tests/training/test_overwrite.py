@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from forebear.errors import ForebearError, InputError
-from forebear.experiments import pipeline
+from forebear.experiments import training_run
 from forebear.training.run_folder import RunFolder
 from small_runs import small_pretrain_plan, small_text, train_small_run, weights_digest
 
@@ -21,7 +21,7 @@ def text_file(tmp_path: Path) -> Path:
 
 
 def overwrite_run(text_file: Path, **changes: object) -> RunFolder:
-    return pipeline.run_pretraining(
+    return training_run.run_pretraining(
         small_pretrain_plan("gpt2", text_file, **changes), text_file.parent / "run", overwrite=True
     )
 

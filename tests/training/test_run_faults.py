@@ -12,7 +12,7 @@ import pytest
 from forebear.cli.main import main
 from forebear.data.io.atomic import file_digest
 from forebear.errors import ForebearError, InputError
-from forebear.experiments import pipeline
+from forebear.experiments import training_run
 from forebear.inference.run import Run
 from forebear.training.run_folder import RunFolder
 from forebear.training.trainer import ProgressReport, TrainingCallback
@@ -96,7 +96,7 @@ def test_invalid_command_exits_with_2_and_a_hint(
 
 
 def test_word_vocabulary_is_no_larger_than_the_text_can_fill(text_file: Path):
-    run = pipeline.run_pretraining(
+    run = training_run.run_pretraining(
         small_pretrain_plan("gpt2", text_file, tokenizer="words", steps=2), text_file.parent / "run"
     )
     assert run.metadata["tokenizer"]["size"] < 200
@@ -111,7 +111,7 @@ def test_output_folder_with_other_content_is_refused_unless_overwritten(text_fil
     with pytest.raises(InputError, match="is no run"):
         train_small_run("ngram", text_file.parent, to="stranger")
     assert (text_file.parent / "stranger" / "diary.txt").read_text() == "mine"
-    overwritten = pipeline.run_pretraining(
+    overwritten = training_run.run_pretraining(
         small_pretrain_plan("ngram", text_file, order=2), text_file.parent / "run", overwrite=True
     )
     assert overwritten.spec.order == 2  # pyright: ignore[reportAttributeAccessIssue]
@@ -131,13 +131,13 @@ def test_resume_refuses_changed_text_and_rerun_missing_text(text_file: Path):
     shutil.rmtree(corpus)
     text_file.write_text(small_text() + "\nOne more line.\n", encoding="utf-8")
     with pytest.raises(InputError, match="has changed since it began"):
-        pipeline.resume_pretraining(text_file.parent / "run")
+        training_run.resume_pretraining(text_file.parent / "run")
     text_file.write_text(small_text(), encoding="utf-8")
-    assert pipeline.resume_pretraining(text_file.parent / "run").is_finished  # the corpus is prepared again
+    assert training_run.resume_pretraining(text_file.parent / "run").is_finished  # the corpus is prepared again
     text_file.unlink()
     shutil.rmtree(corpus)
     with pytest.raises(InputError, match="is gone"):
-        pipeline.repeat_run(text_file.parent / "run", text_file.parent / "again")
+        training_run.repeat_run(text_file.parent / "run", text_file.parent / "again")
 
 
 # -- weights
@@ -219,7 +219,7 @@ def test_resume_skips_damaged_checkpoint(name: str, damage: str, text_file: Path
     newest = damaged.checkpoints.list_all()[-1]
     DAMAGES[damage](newest.folder)
     notes = NoteRecorder()
-    resumed = pipeline.resume_pretraining(damaged.path, callback=notes)
+    resumed = training_run.resume_pretraining(damaged.path, callback=notes)
     assert any(str(newest.folder) in note and "fell back to step" in note for note in notes.messages), notes.messages
     assert weights_digest(resumed) == weights_digest(complete)
 
@@ -231,7 +231,7 @@ def test_resume_without_valid_checkpoint_names_damaged_files(text_file: Path):
     for checkpoint in run.checkpoints.list_all():
         flip_bit(checkpoint.folder / "weights.safetensors")
     with pytest.raises(ForebearError, match="no checkpoint of this run is whole") as raised:
-        pipeline.resume_pretraining(run.path)
+        training_run.resume_pretraining(run.path)
     for checkpoint in run.checkpoints.list_all():
         assert str(checkpoint.folder / "weights.safetensors") in str(raised.value)
 
@@ -267,7 +267,7 @@ def test_second_process_training_the_same_run_is_refused(text_file: Path):
     class ResumeAtStep20(TrainingCallback):
         def on_progress(self, report: ProgressReport) -> None:
             if report.step == 20:
-                code = "import sys; from forebear.experiments import pipeline; pipeline.resume_pretraining(sys.argv[1])"
+                code = "import sys; from forebear.experiments.training_run import *; resume_pretraining(sys.argv[1])"
                 process = subprocess.run(
                     [sys.executable, "-c", code, text_file.parent / "run"], capture_output=True, text=True, timeout=100
                 )

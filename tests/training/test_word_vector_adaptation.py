@@ -141,7 +141,7 @@ def test_adapted_run_passes_its_task_encoder_to_another_task(runs: dict[str, Pat
     first = adapt_small_run(runs["word2vec"], "classification", tmp_path, steps=5, reader="convolution", to="first")
     plan = adaptation_plan(first.path, "tagging", tmp_path, steps=1)
     assert plan.adaptation.reader == "convolution"
-    from forebear.experiments.pipeline import AdaptSetup
+    from forebear.experiments.training_run import AdaptSetup
 
     setup = AdaptSetup.from_plan(plan)
     setup.learner.initialize()

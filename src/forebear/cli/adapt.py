@@ -126,8 +126,8 @@ def adapt(
     learning_curve
         Adapt with fewer examples too, to see what more of them would bring.
     """
-    from forebear.data.labeled.source import labeled_source
-    from forebear.experiments import pipeline
+    from forebear.data.labeled.load import labeled_source
+    from forebear.experiments import training_run
     from forebear.experiments.tag_plans import implied_task
     from forebear.training.worker_processes import launch_processes
 
@@ -137,7 +137,7 @@ def adapt(
         if resume is not None:
             if run is not None or data is not None:
                 raise InputError("--resume takes everything from the run's folder", hint="leave out the rest")
-            result = pipeline.resume_adaptation(resume, callback=callback, group=group)
+            result = training_run.resume_adaptation(resume, callback=callback, group=group)
         elif run is None or data is None:
             raise InputError("what to adapt to what?", hint="forebear adapt RUN DATA, or --resume RUN")
         else:
@@ -151,7 +151,7 @@ def adapt(
                 "options": adapt_options.task_settings(source.task),
             }
             plan_options |= {"size": size, "dropout": adapt_options.dropout, "settings": given_options(training)}
-            plan = pipeline.plan_adaptation(run, source, **plan_options)
+            plan = training_run.plan_adaptation(run, source, **plan_options)
             run_options = {"overwrite": overwrite, "callback": callback, "group": group, "command": command_line()}
             result = _run_plan(plan, to, seeds, learning_curve, run_options)
     output.emit({"folder": str(result.path), **result.metadata}, lambda console: print_adaptation(console, result))
@@ -161,7 +161,7 @@ def _run_plan(
     plan: AdaptPlan, to: Path | None, seeds: int | None, with_learning_curve: bool, options: dict[str, Any]
 ) -> RunFolder:
     from forebear.experiments import adapt
-    from forebear.experiments.pipeline import run_adaptation
+    from forebear.experiments.training_run import run_adaptation
 
     if (with_learning_curve or seeds is not None) and to is None:
         raise InputError("several runs need a place", hint="name the folder with --to")

@@ -106,7 +106,7 @@ class BatchInputOptions:
         if file is None:
             return
         from forebear.data.io.files import find_sources
-        from forebear.data.io.reader import numbered_lines
+        from forebear.data.io.text_formats import numbered_lines
 
         for source in find_sources([file]):
             blocks = MarkedTextBlocks(source, self.encoding or DEFAULT_ENCODING, "fail", Ledger())
@@ -374,7 +374,7 @@ class ExampleStream:
             return False
 
     def _read_structured(self, file: Path) -> Iterator[Any]:
-        from forebear.data.labeled.source import read_examples
+        from forebear.data.labeled.load import read_examples
 
         assert self.run.task is not None
         count_before, file_format = self.count, _labeled_format(self.run, file, self.batch_options.encoding)
@@ -421,8 +421,8 @@ class ExampleStream:
 
 def _labeled_format(run: Run, file: Path, encoding: str | None) -> LabeledFormat:
     """The format of a file: that of the run's training data, or detected if the run was imported."""
+    from forebear.data.labeled.load import detect_format, format_like
     from forebear.data.labeled.row_to_example import LabeledFormat
-    from forebear.data.labeled.source import detect_format, format_like
 
     assert run.task is not None
     if labeled := run.metadata.get("labelled"):

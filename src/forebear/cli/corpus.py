@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from forebear.data.corpus_report import CorpusReport
     from forebear.data.io.documents import Document
     from forebear.data.io.ledger import Ledger
-    from forebear.data.io.reader import TextFormat
+    from forebear.data.io.text_formats import TextFormat
     from forebear.data.tokenizers.tokenizer import Tokenizer
 
 CLEANING = Group("Cleaning (with --clean)")

@@ -43,9 +43,9 @@ def adapt_demo_runs(
     folder: Path, comparison: TextComparison, runs_folder: Path, seconds: float, output: Output
 ) -> list[dict[str, Any]]:
     """Adapts the runs of the comparison to each task, `seconds` each; a row per run, also of finished ones."""
-    from forebear.data.labeled.source import labeled_source
+    from forebear.data.labeled.load import labeled_source
     from forebear.demo.labeled_examples import TASK_FILES, write_demo_tasks
-    from forebear.experiments.pipeline import plan_adaptation, run_adaptation
+    from forebear.experiments.training_run import plan_adaptation, run_adaptation
 
     runs = {row.name: runs_folder / trial.run for row in comparison.rows for trial in row.trials[:1] if trial.finished}
     files = write_demo_tasks(folder, NUM_EXAMPLES, NUM_TEST_EXAMPLES)
@@ -157,7 +157,7 @@ def _entropy_limit(stories: list[DemoDocument]) -> float:
     """The entropy of the held-out stories in bits per byte: a lower bound for every model."""
     import numpy as np
 
-    from forebear.data.corpus.encode import content_hash
+    from forebear.data.corpus.document_encoder import content_hash
     from forebear.data.corpus.subset import held_out_mask
     from forebear.training.settings import Recipe
 

@@ -152,8 +152,8 @@ def _write_array(
     run: Run, file: Path, lines: Iterable[InputLine], options: dict[str, Any], report: Callable[..., object]
 ) -> None:
     """Writes all vectors to an array file, batch by batch."""
+    from forebear.data.io.arrays import write_vectors
     from forebear.data.io.atomic import file_digest
-    from forebear.data.io.safetensors import write_vectors
     from forebear.inference.embed import embed_texts
 
     def vector_batches() -> Iterator[np.ndarray]:

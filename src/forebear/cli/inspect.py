@@ -150,7 +150,7 @@ def _select_maps(
 
 def _write_attention(to: Path, views: list[tuple[AttentionView, int | None]], run: str, texts: list[str]) -> list[str]:
     """Writes one page for all maps, or a numbered picture of each; returns the files."""
-    from forebear.inspection.attention_plots import attention_page, plot_attention
+    from forebear.inspection.attention_visualization import attention_page, plot_attention
     from forebear.reports.plotting import title_quote
 
     title = f"{run}: " + " | ".join(map(title_quote, texts))
@@ -436,7 +436,7 @@ def senses(
     result = {"run": loaded_run.name, "what": "senses"} | analysis.to_dict()
 
     def render(image_type: str) -> bytes | str:
-        from forebear.inspection.embedding_plots import plot_senses, senses_page
+        from forebear.inspection.embedding_visualization import plot_senses, senses_page
 
         title = f"{loaded_run.name}: {word}"
         return senses_page(analysis, title) if image_type == "html" else plot_senses(analysis, title, image_type)

@@ -232,7 +232,7 @@ def gradients(
         So many tokens back.
     """
     from forebear.inference.run import Run
-    from forebear.inspection.gradient_distance import MAX_CHARACTERS, gradient_reach, plot_gradient_reach
+    from forebear.inspection.gradient_reach import MAX_CHARACTERS, gradient_reach, plot_gradient_reach
     from forebear.inspection.occurrences import read_sense_texts
 
     if (text is None) == (input_files is None):

@@ -13,7 +13,7 @@ from forebear.cli.output import Console, Output, Switch, Table, count_phrase, fo
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.inference.fill import FilledText
-    from forebear.inference.next import TokenPrediction
+    from forebear.inference.next_tokens import TokenPrediction
     from forebear.statistical.ngram.explain_probability import BackoffStep, NgramEvidence
 
 PRUNED_NOTE = "too rare for this model (--prune)"
@@ -149,7 +149,7 @@ def next(  # noqa: A001 - the command's name
         The evidence behind each probability, of a run that counts: how often which context was seen, how often the
         token after it, and what the shorter contexts add.
     """
-    from forebear.inference.next import next_tokens
+    from forebear.inference.next_tokens import next_tokens
 
     loaded_run = open_run(run, "next", output)
     tokenizer = loaded_run.vocabulary_tokenizer

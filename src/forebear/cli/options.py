@@ -12,7 +12,7 @@ from cyclopts import Group, Parameter
 
 from forebear.cli.output import Switch
 from forebear.data.io.files import OnBadBytes
-from forebear.data.io.reader import DocumentBoundary, FileFormat, TextFormat
+from forebear.data.io.text_formats import DocumentBoundary, FileFormat, TextFormat
 from forebear.data.sentences import SentenceMode
 from forebear.data.source import TextSource, TokenizerTrainingOptions
 

@@ -90,13 +90,13 @@ def rerun(run: Path, /, *, to: Path | None = None, overwrite: Switch = False, ou
     overwrite
         Replace another run there.
     """
-    from forebear.experiments import pipeline
+    from forebear.experiments import training_run
     from forebear.training.run_folder import RunFolder
 
     original = RunFolder.open(run)
     with training_progress(output) as callback:
         target = to or run.with_name(f"{run.name}-again")
-        repeated_run = pipeline.repeat_run(run, target, overwrite=overwrite, callback=callback)
+        repeated_run = training_run.repeat_run(run, target, overwrite=overwrite, callback=callback)
     is_identical = original.metadata["weights"]["sha256"] == repeated_run.metadata["weights"]["sha256"]
     result = {"folder": str(repeated_run.path), "same": is_identical, **repeated_run.metadata}
     reason, recipe = "other versions, hardware or threads", original.recipe

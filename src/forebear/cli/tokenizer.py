@@ -161,7 +161,7 @@ def tokenize(
     if input_file is not None:
         from forebear.data.io.files import find_sources
         from forebear.data.io.ledger import Ledger
-        from forebear.data.io.reader import TextFormat
+        from forebear.data.io.text_formats import TextFormat
 
         lines = TextFormat(documents="lines", format="text")
         all_texts += [line.text for line in lines.documents_in(find_sources([input_file]), Ledger())]

@@ -41,7 +41,7 @@ from forebear.inference.embed import EmbeddingPooling
 
 if TYPE_CHECKING:
     from forebear.inference.similarity import Similarity
-    from forebear.inspection.embedding_space import VectorNorms, WordProjection
+    from forebear.inspection.word_vector_geometry import VectorNorms, WordProjection
 
 PAIRS_PER_BATCH = 1024
 PLANE_HEIGHT = 26  # lines
@@ -108,7 +108,7 @@ def _renderer(view: str, content: Any, title: str) -> RenderFn:
     """Renders a view of word vectors as a page or as a picture."""
 
     def render(image_type: str) -> bytes | str:
-        from forebear.inspection import embedding_plots as plots
+        from forebear.inspection import embedding_visualization as plots
 
         page, plot = {
             "neighbors": (plots.neighbors_page, plots.plot_neighbors),
@@ -151,7 +151,7 @@ def projection(
     to
         Write a picture (.png, .svg), or a page on which dots tell their names (.html).
     """
-    from forebear.inspection.embedding_space import project_words
+    from forebear.inspection.word_vector_geometry import project_words
 
     loaded_run = open_run(run, "neighbours", output)
     word_projection = project_words(loaded_run, list(words or ()), top=top, near=near)
@@ -209,7 +209,7 @@ def norms(run: Path, /, *, to: PictureOrPage = None, output: Output = Output()) 
     run
         The run's folder: one of word vectors, which knows how often it saw each word.
     """
-    from forebear.inspection.embedding_space import vector_norms
+    from forebear.inspection.word_vector_geometry import vector_norms
 
     loaded_run = open_run(run, "neighbours", output)
     norm_stats = vector_norms(loaded_run)

@@ -18,7 +18,7 @@ import numpy as np
 
 from forebear._version import __version__
 from forebear.data.corpus.corpus import CORPUS_FILE, Corpus
-from forebear.data.corpus.encode import content_hash
+from forebear.data.corpus.document_encoder import content_hash
 from forebear.data.corpus.parallel import (
     AlignedFiles,
     ParallelCorpus,
@@ -40,7 +40,7 @@ from forebear.data.io.atomic import cache_folder
 from forebear.data.io.documents import Document
 from forebear.data.io.files import Paths, ProgressFn, find_sources, is_compressed
 from forebear.data.io.ledger import Ledger
-from forebear.data.io.reader import TextFormat
+from forebear.data.io.text_formats import TextFormat
 from forebear.data.segmentation import Segmenter
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.tokenizer_json import ROBERTA_SPECIALS

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forebear.data.io.reader import read_lines
+from forebear.data.io.text_formats import read_lines
 from forebear.data.segmentation import has_han
 from forebear.embeddings.knn import COSINE_DIGITS
 from forebear.embeddings.lexicon import AnalogyMethod, Lexicon, solve_analogies

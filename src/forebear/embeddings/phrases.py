@@ -18,7 +18,7 @@ from forebear.objectives.batch import Batch
 
 if TYPE_CHECKING:
     from forebear.kernels.word2vec import WindowBatch
-    from forebear.kernels.word2vec_threads import Word2VecVariant
+    from forebear.kernels.word2vec_training import Word2VecVariant
 
 TOKENS_PER_BLOCK = 1 << 22  # tokens whose pairs are counted per block
 MIN_PAIR_COUNT = 5  # minimum count of a phrase; also subtracted from its count (discount)

@@ -17,7 +17,7 @@ from forebear.kernels.word2vec_sampling import hash_seed, keep_probabilities, su
 from forebear.numerics import require_state
 
 if TYPE_CHECKING:
-    from forebear.kernels.word2vec_threads import Word2VecVariant
+    from forebear.kernels.word2vec_training import Word2VecVariant
 
 # --- Subwords ---
 
@@ -214,7 +214,7 @@ class Word2VecModel:
         deterministic: bool = False,
     ) -> float:
         """Train on sequences of ids, in place; returns the mean loss before the update, on some of the windows."""
-        from forebear.kernels.word2vec_threads import train_word2vec
+        from forebear.kernels.word2vec_training import train_word2vec
 
         self._check(tokens, lengths)
         loss, num_predictions = train_word2vec(
@@ -408,7 +408,7 @@ def word2vec_variant(
     """Settings of the training kernel, from word counts; hierarchical softmax over a Huffman tree if no negatives."""
     from forebear.kernels.word2vec import OutputTargets
     from forebear.kernels.word2vec_sampling import negative_sample_stream, negative_sampling_probs
-    from forebear.kernels.word2vec_threads import Word2VecVariant
+    from forebear.kernels.word2vec_training import Word2VecVariant
 
     word_rates = counts * keep_probs.astype(np.float64)
     word_rates = word_rates / max(word_rates.sum(), 1)

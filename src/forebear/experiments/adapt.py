@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from forebear.data.io.atomic import new_folder
-from forebear.data.labeled.source import read_labeled
+from forebear.data.labeled.load import read_labeled
 from forebear.errors import InputError, UserInterrupt
-from forebear.experiments.pipeline import run_adaptation
 from forebear.experiments.plan import AdaptPlan
+from forebear.experiments.training_run import run_adaptation
 from forebear.training.run_folder import RunFolder
 from forebear.training.trainer import TrainingCallback
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from forebear.data.labeled.examples import example_texts
-from forebear.data.labeled.source import LabeledData
+from forebear.data.labeled.load import LabeledData
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import extend_vocabulary, missing_words
 from forebear.errors import InputError

@@ -16,17 +16,17 @@ from forebear.data.corpus.corpus import Corpus
 from forebear.data.io.atomic import atomic_write, explain_disk_errors, file_digest
 from forebear.data.io.files import TextBlocks, find_sources
 from forebear.data.io.ledger import Ledger
-from forebear.data.io.reader import TextFormat, numbered_lines
-from forebear.data.labeled.source import LabeledSource, read_labeled
+from forebear.data.io.text_formats import TextFormat, numbered_lines
+from forebear.data.labeled.load import LabeledSource, read_labeled
 from forebear.data.source import TextSource, is_corpus
 from forebear.data.tokenizers.char_ids import base_tokenizer
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import InputError
-from forebear.experiments import pipeline
 from forebear.experiments import plan as planning
+from forebear.experiments import training_run
 from forebear.experiments.adapt_defaults import adaptation_recipe, adaptation_tokenizer, choose_adaptation
-from forebear.experiments.evaluator import measure_on_examples, measure_on_text
-from forebear.experiments.pipeline import output_folder, replace_run
+from forebear.experiments.run_evaluation import measure_on_examples, measure_on_text
+from forebear.experiments.training_run import output_folder, replace_run
 from forebear.experiments.unused_settings import check_unused_settings
 from forebear.experiments.warm_start import InitFrom, PathLike, open_finished
 from forebear.inference import predict
@@ -464,25 +464,25 @@ def run_distillation(
     callback, corpus, request = callback or TrainingCallback(), plan.corpus, plan.request
     folder, run, run_to_replace = output_folder(request, to, f"{Path(plan.teacher.run).name}-distilled", overwrite)
     if run is not None and run.is_finished:
-        callback.on_note(pipeline.FINISHED_NOTE)
+        callback.on_note(training_run.FINISHED_NOTE)
         return run
     student = plan.student if run is None else replace(plan.student, recipe=run.recipe)
     # before anything is written: most mistakes show here
     if isinstance(student, planning.AdaptPlan):
-        setup: Any = pipeline.AdaptSetup.from_plan(student)
+        setup: Any = training_run.AdaptSetup.from_plan(student)
     else:
         assert corpus is not None
         with student.error_context():
-            setup = pipeline.PretrainSetup.from_plan(student.spec, corpus, student.recipe, student.init_from)
+            setup = training_run.PretrainSetup.from_plan(student.spec, corpus, student.recipe, student.init_from)
     setup = replace(setup, notes=[*plan.notes, *setup.notes])
     if run is None:
         with replace_run(run_to_replace):
             tokenizer: Any = student.tokenizer if corpus is None else corpus.tokenizer
-            metadata = pipeline.new_metadata(student, request, folder, command, corpus)
+            metadata = training_run.new_metadata(student, request, folder, command, corpus)
             metadata |= {"parent": plan.teacher.run, "distilled": request["distilled"], "command": command}
             run = RunFolder.create(folder, metadata, tokenizer, None if corpus is None else corpus.ledger.to_dict())
     setup = _distill_on_examples(plan, setup, run) if corpus is None else _distill_on_text(plan, setup)
-    pipeline.train_run(run, setup, callback)
+    training_run.train_run(run, setup, callback)
     (run.path / SOFT_TARGETS_FILE).unlink(missing_ok=True)
     return run
 

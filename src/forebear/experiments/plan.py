@@ -15,8 +15,8 @@ from typing import Any
 
 from forebear.data.corpus.corpus import TOKENIZER_FILE, Corpus
 from forebear.data.corpus.parallel import TARGET_TOKENIZER_FILE, ParallelCorpus, TokenizerPair
-from forebear.data.io.reader import TextFormat
-from forebear.data.labeled.source import LabeledData, LabeledSource, read_labeled
+from forebear.data.io.text_formats import TextFormat
+from forebear.data.labeled.load import LabeledData, LabeledSource, read_labeled
 from forebear.data.source import (
     TOKENIZER_KINDS,
     ProgressFn,

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, Unpack
 
-from forebear.data.io.reader import TextFormat
-from forebear.data.labeled.source import labeled_source
+from forebear.data.io.text_formats import TextFormat
+from forebear.data.labeled.load import labeled_source
 from forebear.data.source import TextSource
 from forebear.data.tokenizers.tokenizer import Tokenizer
-from forebear.experiments import pipeline
+from forebear.experiments import training_run
 from forebear.experiments.plan import RECIPE_FILE_KEYS, has_field, plan_adaptation, plan_pretraining
 from forebear.experiments.tag_plans import implied_task, is_tagged_training, plan_tagging, resume_any
 from forebear.experiments.warm_start import PathLike, init_from
@@ -98,7 +98,7 @@ def pretrain(
             tag_plan, notes = plan_tagging(milestone, files, **options, unused=unused)
             for note in notes:
                 callback.on_note(note)
-            return Run(pipeline.run_adaptation(tag_plan, to, **running))
+            return Run(training_run.run_adaptation(tag_plan, to, **running))
         plan = plan_pretraining(
             milestone,
             files,
@@ -109,7 +109,7 @@ def pretrain(
             target_vocabulary=target_vocabulary,
             init_from=init_from(from_run, add_words),
         )
-        run = pipeline.run_pretraining(plan, to, workers=workers, **running)
+        run = training_run.run_pretraining(plan, to, workers=workers, **running)
     return Run(run)
 
 
@@ -132,7 +132,7 @@ def resume(
 
 def rerun(folder: PathLike, *, to: PathLike, overwrite: bool = False, callback: TrainingCallback | None = None) -> Run:
     """Repeat a finished pre-training run step by step in another folder."""
-    return Run(pipeline.repeat_run(folder, to, overwrite=overwrite, callback=callback))
+    return Run(training_run.repeat_run(folder, to, overwrite=overwrite, callback=callback))
 
 
 def load(folder: PathLike) -> Run:
@@ -208,4 +208,4 @@ def adapt(
         plan = plan_adaptation(
             start, source, how=adaptation, options=options, settings=task_settings, size=size, dropout=dropout
         )
-        return Run(pipeline.run_adaptation(plan, to, overwrite=overwrite, callback=callback, group=group))
+        return Run(training_run.run_adaptation(plan, to, overwrite=overwrite, callback=callback, group=group))

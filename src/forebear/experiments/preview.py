@@ -19,12 +19,12 @@ from forebear.errors import InputError
 from forebear.experiments.plan import AdaptPlan, PretrainPlan
 from forebear.inference.stream_decode import readable_token
 from forebear.objectives.batch import IGNORE_INDEX, Batch, BatchKey, Objective, PrepassObjective, batch_unit
-from forebear.objectives.context_windows import ContextWindows
 from forebear.objectives.cooccurrence import Cooccurrences
 from forebear.objectives.masked_tokens import MaskedTokens, word_starts
 from forebear.objectives.next_token import BidirectionalLM, NextToken
 from forebear.objectives.sentence_pairs import DocSentences
 from forebear.objectives.seq2seq import SequenceToSequence
+from forebear.objectives.word_vector_batches import ContextWindows
 from forebear.tasks.task_batches import FullBatch
 from forebear.training.learners import Learner
 from forebear.training.load_model import learner_for, prepass

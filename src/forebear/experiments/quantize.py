@@ -17,10 +17,10 @@ from forebear.data.corpus.parallel import ParallelFormat
 from forebear.data.corpus.subset import Subset
 from forebear.data.io.ledger import Ledger
 from forebear.data.labeled.examples import Example, is_labeled
-from forebear.data.labeled.source import LabeledSource, labeled_source, read_extra_split, read_labeled
+from forebear.data.labeled.load import LabeledSource, labeled_source, read_extra_split, read_labeled
 from forebear.embeddings.knn import nearest_rows
 from forebear.errors import ForebearError, InputError
-from forebear.experiments.pipeline import reopen_run_corpus, replace_run
+from forebear.experiments.training_run import reopen_run_corpus, replace_run
 from forebear.inference.measure import prepare_texts
 from forebear.inference.run import Run
 from forebear.inference.translate import evaluate_translations

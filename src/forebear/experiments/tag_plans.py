@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from forebear.data.io.files import find_sources
-from forebear.data.io.reader import TextFormat
+from forebear.data.io.text_formats import TextFormat
 from forebear.data.labeled.detect_format import TAGGED_FORMAT_HELP, FileHead
-from forebear.data.labeled.source import labeled_source
+from forebear.data.labeled.load import labeled_source
 from forebear.data.source import TextSource
 from forebear.errors import InputError
-from forebear.experiments import pipeline, plan
+from forebear.experiments import plan, training_run
 from forebear.experiments.plan import ERROR_POLICIES, split_settings
 from forebear.experiments.warm_start import PathLike
 from forebear.registry import LINEAGE, model_spec
@@ -57,7 +57,7 @@ def resume_any(folder: PathLike, **options: Any) -> RunFolder:
     """Resume a run of `pretrain`, which may be a tagger."""
     run = RunFolder.open(folder)
     is_tagging_run = run.task is not None and run.metadata.get("parent") is None and run.spec.learns_tags
-    return (pipeline.resume_adaptation if is_tagging_run else pipeline.resume_pretraining)(folder, **options)
+    return (training_run.resume_adaptation if is_tagging_run else training_run.resume_pretraining)(folder, **options)
 
 
 def plan_tagging(

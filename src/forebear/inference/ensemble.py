@@ -20,7 +20,7 @@ from forebear.objectives.batch import token_batches
 
 if TYPE_CHECKING:
     from forebear.data.corpus.subset import Subset
-    from forebear.data.io.reader import TextFormat
+    from forebear.data.io.text_formats import TextFormat
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.inference.predictor import CausalLM, DecodingState
     from forebear.inference.run import Run

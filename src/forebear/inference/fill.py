@@ -11,7 +11,7 @@ import numpy as np
 
 from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError
-from forebear.inference.next import BLANK_PATTERN, TokenCandidate, blank_context, token_text, top_ids, valid_ids
+from forebear.inference.next_tokens import BLANK_PATTERN, TokenCandidate, blank_context, token_text, top_ids, valid_ids
 from forebear.inference.predictor import reject_nan
 
 if TYPE_CHECKING:

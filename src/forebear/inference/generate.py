@@ -11,7 +11,7 @@ import numpy as np
 
 from forebear.errors import InputError
 from forebear.inference import beam_search as beam
-from forebear.inference.next import BLANK_PATTERN
+from forebear.inference.next_tokens import BLANK_PATTERN
 from forebear.inference.predictor import eos_id, make_row
 from forebear.inference.prompt_templates import continuation_tokens
 from forebear.inference.prompting import score_options

@@ -16,7 +16,7 @@ import numpy as np
 from forebear.data.io.files import Paths, ProgressFn
 from forebear.data.io.ledger import utf8_size
 from forebear.data.labeled.examples import Example, TaggedExample, example_texts, is_labeled
-from forebear.data.labeled.source import LabeledSource, labeled_source, read_extra_split, trained_examples
+from forebear.data.labeled.load import LabeledSource, labeled_source, read_extra_split, trained_examples
 from forebear.data.labeled.split import SplitLeakage
 from forebear.data.sentences import split_sentences
 from forebear.data.tokenizers.char_ids import base_tokenizer
@@ -39,7 +39,7 @@ from forebear.tasks.task_batches import ExampleRows
 
 if TYPE_CHECKING:
     from forebear.data.corpus.subset import Subset
-    from forebear.data.io.reader import TextFormat
+    from forebear.data.io.text_formats import TextFormat
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.inference.predictor import CausalLM
     from forebear.inference.run import Run
@@ -165,7 +165,7 @@ def prepare_texts(
 ) -> Subset:
     """Prepare files with the run's tokenizer, and with the settings of its training text that affect tokens."""
     from forebear.data.corpus.subset import Subset
-    from forebear.data.io.reader import TextFormat
+    from forebear.data.io.text_formats import TextFormat
     from forebear.data.source import TextSource, prepare_source
 
     if isinstance(texts, Subset):

@@ -70,7 +70,7 @@ def read_shots(file: str | os.PathLike[str]) -> list[tuple[str, str]]:
     """Read few-shot examples from a TSV file of text and answer; a header "text TAB label" is skipped."""
     from forebear.data.io.files import TextBlocks, find_sources
     from forebear.data.io.ledger import Ledger
-    from forebear.data.io.reader import numbered_lines
+    from forebear.data.io.text_formats import numbered_lines
 
     shots = []
     for source in find_sources([file]):

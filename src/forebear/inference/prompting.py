@@ -21,7 +21,7 @@ from forebear.data.sentences import split_sentences
 from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError, require_choice
 from forebear.inference.measure import finite_or_none
-from forebear.inference.next import BLANK_PATTERN, find_blank
+from forebear.inference.next_tokens import BLANK_PATTERN, find_blank
 from forebear.inference.predictor import (
     eos_id,
     make_row,

@@ -26,7 +26,7 @@ from forebear.training.run_folder import RunFolder
 if TYPE_CHECKING:
     from forebear.data.corpus.corpus import Corpus
     from forebear.data.io.files import Paths, ProgressFn
-    from forebear.data.io.reader import TextFormat
+    from forebear.data.io.text_formats import TextFormat
     from forebear.embeddings.evaluation import AnalogyEval, NeighborEval, SimilarityEval
     from forebear.embeddings.lexicon import Analogy, AnalogyMethod, AnalogyOptions, Lexicon, WordNeighbors
     from forebear.embeddings.word_table import WordVectors
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from forebear.inference.fill import FilledText
     from forebear.inference.generate import AllGenerationOptions
     from forebear.inference.measure import TaskEvaluation, TextEvaluation
-    from forebear.inference.next import TokenPrediction
+    from forebear.inference.next_tokens import TokenPrediction
     from forebear.inference.predictor import CausalLM, Seq2Seq
     from forebear.inference.prompt_templates import Shots
     from forebear.inference.prompting import PromptAnswer, PromptOptions, PromptReply
@@ -364,7 +364,7 @@ class Run(WithVectors):
         self, text: str, *, top: int = 10, ends: bool = False, among: int | None = None, why: bool = False
     ) -> TokenPrediction:
         """Predict the next token, or the blank (____) in a text; `why` adds the counts behind n-gram probabilities."""
-        from forebear.inference.next import next_tokens
+        from forebear.inference.next_tokens import next_tokens
 
         return next_tokens(self.predictor, self.vocabulary_tokenizer, text, top=top, ends=ends, among=among, why=why)
 

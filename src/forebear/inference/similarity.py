@@ -17,7 +17,7 @@ import numpy as np
 
 from forebear.data.io.atomic import cache_folder, file_digest
 from forebear.data.io.files import ProgressFn
-from forebear.data.io.reader import read_lines
+from forebear.data.io.text_formats import read_lines
 from forebear.embeddings.evaluation import (
     MAX_ANALOGY_WORDS,
     AnalogyEval,
@@ -134,7 +134,7 @@ def index_sentences(
     if vectors is not None:
         return SentenceIndex(texts, _read_matching_vectors(run, texts, vectors, options))
     path = cache_folder() / "vectors" / f"{_cache_key(run, texts, options)}.npy"
-    from forebear.data.io.safetensors import read_vectors, write_vectors
+    from forebear.data.io.arrays import read_vectors, write_vectors
 
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -159,7 +159,7 @@ def _read_matching_vectors(
     run: LoadedRun, texts: list[str], file: str | os.PathLike[str], options: dict[str, Any]
 ) -> np.ndarray:
     """Load embeddings from a file, checked against the texts by number, width, and three samples."""
-    from forebear.data.io.safetensors import read_vectors
+    from forebear.data.io.arrays import read_vectors
 
     vectors = read_vectors(file)
     if len(vectors) != len(texts):

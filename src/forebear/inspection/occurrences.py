@@ -15,7 +15,7 @@ import numpy as np
 
 from forebear.data.io.files import find_sources
 from forebear.data.io.ledger import Ledger
-from forebear.data.io.reader import TextFormat
+from forebear.data.io.text_formats import TextFormat
 from forebear.data.segmentation import Segmenter, has_han
 from forebear.data.sentences import SentenceMode, sentence_ends
 from forebear.data.unicode import replace_surrogates

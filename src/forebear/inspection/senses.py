@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forebear.data.io.reader import TextFormat
+from forebear.data.io.text_formats import TextFormat
 from forebear.data.sentences import SentenceMode
 from forebear.errors import InputError
 from forebear.inference.embed import TOKEN_TABLE_TENSOR, is_word_table
-from forebear.inspection.embedding_space import pca_plane
 from forebear.inspection.occurrences import Occurrence, OccurrenceSample, SenseText, find_occurrences, read_sense_texts
 from forebear.inspection.sense_clusters import (
     MIN_OCCURRENCES,
@@ -28,6 +27,7 @@ from forebear.inspection.sense_clusters import (
     order_by_size,
     ward_tree,
 )
+from forebear.inspection.word_vector_geometry import pca_plane
 from forebear.numerics import unit_rows
 
 if TYPE_CHECKING:

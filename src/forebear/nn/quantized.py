@@ -103,7 +103,7 @@ class _QuantizedMatrix(nn.Module):
         """The same as a function, for very many calls with few rows."""
         if self.weight.device.type != "cpu":
             return lambda x: self.matmul(x, bias)
-        from forebear.kernels.int8 import dequantize_products, scale_activations
+        from forebear.kernels.activation_quantization import dequantize_products, scale_activations
 
         packed = self.packed_matrix
         multiply, sums = packed.multiply, packed.sums.numpy()

@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from forebear.data.corpus.subset import Subset
+from forebear.data.io.arrays import NpyAppender
 from forebear.data.io.atomic import (
     cache_folder,
     clear_folder,
@@ -30,7 +31,6 @@ from forebear.data.io.atomic import (
     write_json,
 )
 from forebear.data.io.files import ProgressFn
-from forebear.data.io.safetensors import NpyAppender
 from forebear.errors import ForebearError, InputError
 from forebear.objectives.batch import Batch, BatchKey, shuffled_positions
 from forebear.objectives.whole_texts import require_text_unit

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from forebear.data.corpus.subset import Subset, concat_ranges
-from forebear.data.io.safetensors import release_pages
+from forebear.data.io.arrays import release_pages
 from forebear.errors import InputError
 from forebear.objectives.batch import Batch, BatchKey
 

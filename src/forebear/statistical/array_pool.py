@@ -12,8 +12,8 @@ from typing import IO, Any
 
 import numpy as np
 
+from forebear.data.io.arrays import SAFETENSORS_DTYPES, release_pages, safetensors_header
 from forebear.data.io.atomic import atomic_write
-from forebear.data.io.safetensors import SAFETENSORS_DTYPES, release_pages, safetensors_header
 
 MIN_FILE_BYTES = 1 << 24  # smaller arrays stay in memory
 CHUNK_ELEMENTS = 1 << 20  # numbers written at once

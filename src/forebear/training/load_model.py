@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from safetensors.numpy import load_file
 
 from forebear.data.corpus.parallel import TokenizerPair
+from forebear.data.io.arrays import map_safetensors
 from forebear.data.io.atomic import cache_folder
-from forebear.data.io.safetensors import map_safetensors
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import ForebearError
 from forebear.interrupts import deferred_interrupts

@@ -11,7 +11,7 @@ from forebear.data import source
 from forebear.data.corpus import prepare as prepare_module
 from forebear.data.corpus.corpus import Corpus
 from forebear.data.corpus.prepare import prepare_corpus
-from forebear.data.io.reader import TextFormat
+from forebear.data.io.text_formats import TextFormat
 from forebear.data.segmentation import Segmenter
 from forebear.data.source import tokenizer_for
 from forebear.data.tokenizers.train import train_tokenizer

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from forebear.data.corpus import prepare as prepare_module
 from forebear.data.corpus import shards
 from forebear.data.corpus.corpus import Corpus, id_dtype
-from forebear.data.corpus.encode import content_hash
+from forebear.data.corpus.document_encoder import content_hash
 from forebear.data.corpus.prepare import prepare_corpus
-from forebear.data.io.reader import TextFormat
+from forebear.data.io.text_formats import TextFormat
 from forebear.data.segmentation import Segmenter
 from forebear.data.source import tokenizer_for
 from forebear.data.tokenizers.tokenizer import Tokenizer

@@ -194,7 +194,7 @@ MEASURE_SCRIPT = """
 import json, os, resource, sys
 from forebear.data.corpus import prepare
 from forebear.data.tokenizers.tokenizer import Tokenizer
-from forebear.data.io.reader import TextFormat
+from forebear.data.io.text_formats import TextFormat
 if __name__ == "__main__":
     text, tokenizer, to, division, workers = sys.argv[1:6]
     how = TextFormat(documents=division)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from forebear.data.corpus import shards
 from forebear.data.corpus.corpus import Corpus
 from forebear.data.corpus.prepare import SinglePassText, prepare_corpus
-from forebear.data.io.reader import TextFormat
+from forebear.data.io.text_formats import TextFormat
 from forebear.data.source import TokenizerTrainingOptions, tokenizer_for
 from forebear.data.tokenizers import pretokens
 from forebear.data.tokenizers.tokenizer_json import SEPARATOR

@@ -12,7 +12,7 @@ from forebear.data.corpus import subset
 from forebear.data.corpus.corpus import Corpus
 from forebear.data.corpus.prepare import prepare_corpus
 from forebear.data.corpus.subset import Subset
-from forebear.data.io.reader import TextFormat
+from forebear.data.io.text_formats import TextFormat
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError
 

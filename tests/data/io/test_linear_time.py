@@ -12,7 +12,7 @@ import forebear.data
 from forebear.data.io.documents import Document
 from forebear.data.io.files import find_sources
 from forebear.data.io.ledger import Ledger
-from forebear.data.io.reader import TextFormat
+from forebear.data.io.text_formats import TextFormat
 
 HOSTILE = {
     "spaces": " ",

@@ -9,7 +9,7 @@ import pytest
 
 from forebear.data.io.files import find_sources
 from forebear.data.io.ledger import Ledger
-from forebear.data.io.reader import TextFormat
+from forebear.data.io.text_formats import TextFormat
 from forebear.errors import InputError
 from story_corpus import read_documents, read_texts
 

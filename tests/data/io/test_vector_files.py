@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
-from forebear.data.io.safetensors import read_vectors, write_vectors
+from forebear.data.io.arrays import read_vectors, write_vectors
 from forebear.errors import InputError
 
 

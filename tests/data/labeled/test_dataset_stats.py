@@ -15,7 +15,7 @@ from forebear.data.labeled.examples import (
     QuestionExample,
     TaggedExample,
 )
-from forebear.data.labeled.source import detect_format, read_examples
+from forebear.data.labeled.load import detect_format, read_examples
 
 
 def labeled_examples(*pairs):

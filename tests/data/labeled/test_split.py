@@ -14,7 +14,7 @@ from forebear.data.labeled.examples import (
     QuestionExample,
     TaggedExample,
 )
-from forebear.data.labeled.source import detect_format, read_examples
+from forebear.data.labeled.load import detect_format, read_examples
 from forebear.data.labeled.split import split_examples, split_leakage
 from forebear.errors import InputError
 

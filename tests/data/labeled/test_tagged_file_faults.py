@@ -8,7 +8,7 @@ import pytest
 
 import forebear as fb
 from command_line import Captured, json_output, refusal_message
-from forebear.data.labeled.source import detect_format, read_examples
+from forebear.data.labeled.load import detect_format, read_examples
 from forebear.errors import InputError
 
 SLASHED = "the/DT dog/NN barks/VB\na/DT cat/NN sleeps/VB\n{}\na/DT man/NN walks/VB\n"

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from forebear.data.io.reader import TextFormat
+from forebear.data.io.text_formats import TextFormat
 from forebear.data.segmentation import Segmenter
 from forebear.data.source import tokenizer_for
 from forebear.data.tokenizers import bpe, vocabulary

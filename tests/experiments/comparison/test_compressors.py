@@ -9,7 +9,7 @@ import pytest
 
 from forebear.data.corpus.prepare import prepare_corpus
 from forebear.data.io import documents
-from forebear.data.io.reader import TextFormat
+from forebear.data.io.text_formats import TextFormat
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.experiments.comparison.compressors import (
     DOCUMENT_SEPARATOR,

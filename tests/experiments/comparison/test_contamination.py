@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from forebear.data.labeled.source import labeled_source
-from forebear.experiments import pipeline
+from forebear.data.labeled.load import labeled_source
+from forebear.experiments import training_run
 from forebear.experiments.comparison.compare import compare
 from forebear.experiments.comparison.verdict import contamination_notes
 from review_files import review_lines, write_reviews
@@ -20,8 +20,8 @@ def test_run_already_adapted_to_the_examples_is_remarked(tmp_path: Path):
     train, test = write_reviews(tmp_path / "train.tsv", 60), write_reviews(tmp_path / "test.tsv", 20, seed=1)
     pretrained = train_small_run("bert", tmp_path, steps=4, to="begun", context=32, pairs="none")
     source, _ = labeled_source(str(train), task="classification")
-    plan = pipeline.plan_adaptation(str(pretrained.path), source, settings={"steps": 2, "threads": 1})
-    pipeline.run_adaptation(plan, tmp_path / "knows")
+    plan = training_run.plan_adaptation(str(pretrained.path), source, settings={"steps": 2, "threads": 1})
+    training_run.run_adaptation(plan, tmp_path / "knows")
     arguments = {
         "task": ("auto", train),
         "runs": [tmp_path / "knows", tmp_path / "begun"],

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forebear.data.io.reader import TextFormat
+from forebear.data.io.text_formats import TextFormat
 from forebear.inference.run import Run
 from forebear.interop import arpa
 from forebear.interop.convert import import_model

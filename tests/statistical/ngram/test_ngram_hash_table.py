@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_ngram_models import END, VOCABULARY, contexts, count, counted_model, skewed_texts, text_lists
 
-from forebear.data.io.safetensors import _memmap_of, release_pages
+from forebear.data.io.arrays import _memmap_of, release_pages
 from forebear.errors import ForebearError
 from forebear.kernels import ngram_counts as kernels
 from forebear.kernels.ngram_counts import TEXT_BORDER, ngram_levels, ngram_levels_reference

@@ -23,7 +23,7 @@ from forebear.data.corpus.subset import CorpusSplit, Subset, document_bounds, he
 from forebear.data.io.atomic import cache_folder, explain_disk_errors, new_folder, sync_file, write_json
 from forebear.data.io.files import OnBadBytes, SourceFile, TextBlocks, find_sources, sources_digest
 from forebear.data.io.ledger import Ledger, utf8_size
-from forebear.data.io.reader import (
+from forebear.data.io.text_formats import (
     INVISIBLE_CHARS,
     TextFormat,
     available_fields,

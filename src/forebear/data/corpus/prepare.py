@@ -19,7 +19,7 @@ from forebear._version import __version__
 from forebear.data import sentences
 from forebear.data.corpus import shards
 from forebear.data.corpus.corpus import CORPUS_FILE, CORPUS_FORMAT, DROPPED_FILE, TOKENIZER_FILE, Corpus
-from forebear.data.corpus.encode import DocumentEncoder, EncodedShard, combine_hashes, document_hash
+from forebear.data.corpus.document_encoder import DocumentEncoder, EncodedShard, combine_hashes, document_hash
 from forebear.data.corpus.shards import finish_corpus, merge_shards
 from forebear.data.entities import ENTITY_TAGS, EntityDictionary
 from forebear.data.io import atomic, documents
@@ -27,7 +27,7 @@ from forebear.data.io.atomic import atomic_write, cache_folder, explain_disk_err
 from forebear.data.io.documents import Document, with_continuation
 from forebear.data.io.files import Paths, ProgressFn, find_sources, sources_digest
 from forebear.data.io.ledger import Ledger
-from forebear.data.io.reader import TextFormat
+from forebear.data.io.text_formats import TextFormat
 from forebear.data.io.workers import cpu_count, run_jobs
 from forebear.data.segmentation import Segmenter
 from forebear.data.sentences import SentenceMode

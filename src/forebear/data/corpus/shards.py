@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from forebear.data.corpus.corpus import CORPUS_FILE, CORPUS_FORMAT, DROPPED_FILE, LEDGER_FILE, TOKENIZER_FILE, id_dtype
-from forebear.data.corpus.encode import NO_TOKENS_REASON, DocumentEncoder, EncodedShard, combine_hashes
+from forebear.data.corpus.document_encoder import NO_TOKENS_REASON, DocumentEncoder, EncodedShard, combine_hashes
+from forebear.data.io.arrays import NpyAppender
 from forebear.data.io.atomic import atomic_write, explain_disk_errors, sync_file, sync_folder, write_json
 from forebear.data.io.documents import Document, batches_by_size
 from forebear.data.io.ledger import Ledger
-from forebear.data.io.safetensors import NpyAppender
 from forebear.errors import ForebearError, InputError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from forebear.data.io.reader import is_column_number
+from forebear.data.io.text_formats import is_column_number
 from forebear.data.labeled.row_to_example import (
     BadRowError,
     ColumnRef,

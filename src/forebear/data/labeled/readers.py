@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any
 
 from forebear.data.io.files import SourceFile, TextBlocks
-from forebear.data.io.reader import is_column_number, numbered_lines, strip_bracket
+from forebear.data.io.text_formats import is_column_number, numbered_lines, strip_bracket
 from forebear.data.labeled.examples import Example, ExampleLocation, TaggedExample
 from forebear.data.labeled.row_to_example import (
     ESCAPED_SURROGATE,

@@ -19,7 +19,7 @@ from forebear.data.corpus.corpus import Corpus
 from forebear.data.corpus.prepare import document_hashes, fingerprint_sources
 from forebear.data.io.atomic import atomic_write, explain_disk_errors
 from forebear.data.io.files import STDIN
-from forebear.data.labeled.source import LabeledSource, labeled_source
+from forebear.data.labeled.load import LabeledSource, labeled_source
 from forebear.data.source import TextSource, is_corpus
 from forebear.embeddings.evaluation import read_word_eval_file
 from forebear.errors import ForebearError, InputError, UserInterrupt
@@ -37,7 +37,7 @@ from forebear.experiments.comparison.results import (
     TextTrial,
 )
 from forebear.experiments.comparison.trials import LineCallback, TaskTrialSpec, TextTrialSpec
-from forebear.experiments.evaluator import MAX_EVAL_BYTES, leaked_splits
+from forebear.experiments.run_evaluation import MAX_EVAL_BYTES, leaked_splits
 from forebear.experiments.unused_settings import UNUSED_BY_LEARNER, settings_kind
 from forebear.registry import LINEAGE, model_spec
 from forebear.settings.units import format_duration, parse_duration

@@ -13,7 +13,7 @@ from forebear.data.corpus.subset import held_out_mask
 from forebear.data.io.documents import with_continuation
 from forebear.data.io.files import Paths, find_sources
 from forebear.data.io.ledger import Ledger, utf8_size
-from forebear.data.io.reader import TextFormat
+from forebear.data.io.text_formats import TextFormat
 from forebear.data.sentences import SentenceMode, split_sentences
 from forebear.errors import InputError
 from forebear.experiments.comparison.results import CompressionBaseline

@@ -23,7 +23,7 @@ import numpy as np
 from forebear.data.corpus.corpus import TOKENIZER_FILE
 from forebear.data.io.atomic import atomic_write
 from forebear.data.io.child_processes import child_environment, python_command
-from forebear.data.labeled.source import LabeledSource
+from forebear.data.labeled.load import LabeledSource
 from forebear.data.source import TextSource
 from forebear.embeddings.evaluation import read_word_eval_file
 from forebear.errors import ForebearError, InputError
@@ -281,8 +281,8 @@ def serve_text_trial() -> None:
 
 def _run_text_trial(job: TextTrialSpec) -> str:
     """Train and measure the model; returns its sample."""
-    from forebear.experiments.pipeline import run_pretraining
     from forebear.experiments.plan import plan_pretraining
+    from forebear.experiments.training_run import run_pretraining
 
     source = TextSource.from_dict(job.source)
     options = {name: getattr(job, name) for name in ("size", "tokenizer", "vocabulary", "settings")}
@@ -396,18 +396,18 @@ def serve_task_trial() -> None:
 
 
 def _run_task_trial(job: TaskTrialSpec) -> dict[str, Any]:
-    from forebear.experiments import pipeline
+    from forebear.experiments import training_run
 
     source = LabeledSource.from_dict(job.source)
     data = read_splits(source)
-    plan = pipeline.plan_adaptation(
+    plan = training_run.plan_adaptation(
         job.start_from, source, how=job.adaptation, settings=job.settings, size=job.size, data=data
     )
     if job.start_untrained:  # random initialization, and the learning rate of training from scratch
         rate = plan.spec.default_recipe().get("rate", plan.recipe.rate)
         plan = replace(plan, init_from=None, recipe=replace(plan.recipe, rate=rate))
     reset_peak_ram()
-    folder = pipeline.run_adaptation(plan, job.to, overwrite=job.overwrite, command=job.command)
+    folder = training_run.run_adaptation(plan, job.to, overwrite=job.overwrite, command=job.command)
     if "compared" not in folder.metadata or trial_example_scores(folder.path) is None:
         if "peak_memory" not in folder.metadata:
             folder.update(peak_memory=peak_ram())

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from forebear.data.io.safetensors import release_pages
+from forebear.data.io.arrays import release_pages
 from forebear.errors import ForebearError
 from forebear.kernels.jit import compile_kernel
 from forebear.kernels.layout import narrow_ints

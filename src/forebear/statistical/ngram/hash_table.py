@@ -13,8 +13,8 @@ from typing import IO, Any
 
 import numpy as np
 
+from forebear.data.io.arrays import map_safetensors, release_pages, safetensors_header
 from forebear.data.io.atomic import atomic_write
-from forebear.data.io.safetensors import map_safetensors, release_pages, safetensors_header
 from forebear.errors import ForebearError
 from forebear.kernels.jit import compile_kernel
 from forebear.kernels.layout import HIGHEST_ORDER_NGRAMS_PER_LINE, NGRAMS_PER_LINE, SPARE_LINES, WORDS_PER_LINE

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from forebear.data.io.safetensors import release_pages
+from forebear.data.io.arrays import release_pages
 from forebear.errors import InputError
 from forebear.kernels.jit import compile_kernel
 from forebear.statistical.array_pool import UNBOUNDED_POOL, ArrayPool

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.embeddings.lexicon import WordNeighbors
-from forebear.inspection.embedding_space import VectorNorms, WordProjection
 from forebear.inspection.occurrences import Occurrence
 from forebear.inspection.senses import RunSenses, SenseAnalysis
+from forebear.inspection.word_vector_geometry import VectorNorms, WordProjection
 from forebear.reports.page import html_page, html_table, read_assets
 from forebear.reports.plotting import (
     ACCENT,
