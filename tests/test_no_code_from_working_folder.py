@@ -124,7 +124,7 @@ def test_no_command_with_children_imports_from_the_working_folder(trap_folder: P
     run(trap_folder, "compare", "b.txt", "--task", "classification", "labels.tsv", "--only", "ngram", "--time", "1s",
         "--to", "tasks", "--quiet", module=module)  # fmt: skip
     run(trap_folder, "prepare", "b.txt", "--workers", "2", "--to", "corpus", "--quiet", module=module)
-    run(trap_folder, "pretrain", "bert", "b.txt", *TINY_TRAINING, "--processes", "2", "--to", "runs/bert",
+    run(trap_folder, "pretrain", "bert", "b.txt", *TINY_TRAINING, "--pairs", "none", "--processes", "2", "--to", "runs/bert",
         "--quiet", module=module)  # fmt: skip
     set_traps(trap_folder / "runs" / "bert")
     run(trap_folder, "adapt", "runs/bert", "labels.tsv", "--steps", "2", "--processes", "2", "--to", "runs/labels",
@@ -133,5 +133,5 @@ def test_no_command_with_children_imports_from_the_working_folder(trap_folder: P
     run(trap_folder, "classify", "runs/labels", "The cat sat.", module=module)
     run(trap_folder, "fill", "runs/bert", "The ____ sat.", module=module)
     run(trap_folder, "inspect", "attention", "runs/bert", "The cat sat.", module=module)
-    run(trap_folder, "measure", "runs/bert", module=module)
+    run(trap_folder, "measure", "runs/bert", "b.txt", "--quiet", module=module)
     run(trap_folder, "runs", "runs", module=module)
