@@ -124,8 +124,8 @@ def test_no_command_with_children_imports_from_the_working_folder(trap_folder: P
     run(trap_folder, "compare", "b.txt", "--task", "classification", "labels.tsv", "--only", "ngram", "--time", "1s",
         "--to", "tasks", "--quiet", module=module)  # fmt: skip
     run(trap_folder, "prepare", "b.txt", "--workers", "2", "--to", "corpus", "--quiet", module=module)
-    run(trap_folder, "pretrain", "bert", "b.txt", *TINY_TRAINING, "--pairs", "none", "--processes", "2", "--to", "runs/bert",
-        "--quiet", module=module)  # fmt: skip
+    run(trap_folder, "pretrain", "bert", "b.txt", *TINY_TRAINING, "--pairs", "none", "--processes", "2",
+        "--to", "runs/bert", "--quiet", module=module)  # fmt: skip
     set_traps(trap_folder / "runs" / "bert")
     run(trap_folder, "adapt", "runs/bert", "labels.tsv", "--steps", "2", "--processes", "2", "--to", "runs/labels",
         "--quiet", module=module)  # fmt: skip
