@@ -65,13 +65,18 @@ def main(name: str, text: str, folder: str, kills: int, seed: int, *, quick: boo
     rng, kills_done, kills_in_save = random.Random(seed), 0, 0
     resumed_steps: set[int] = set()
     checkpoints = CheckpointStore(Path(folder) / "checkpoints")
+    marker = Path(f"{folder}-in-save")
     while True:
+        marker.unlink(missing_ok=True)
         child = os.fork()
         if child == 0:
-            train(Path(folder), SaveAndWait((kills_done + 1) / (kills + 1)) if kills_done < kills else None)
+            train(Path(folder), SaveAndWait((kills_done + 1) / (kills + 1), marker) if kills_done < kills else None)
             os._exit(0)
         if kills_done < kills:
-            wait_random_moment(rng, checkpoints)
+            if kills_done % 3 == 1:  # a third of the kills is inside a save, however busy the machine is
+                wait_for_save(marker)
+            else:
+                wait_random_moment(rng, checkpoints)
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         if not os.WIFSIGNALED(status):
@@ -86,11 +91,11 @@ def main(name: str, text: str, folder: str, kills: int, seed: int, *, quick: boo
 class SaveAndWait(TrainingCallback):
     """Keeps the child alive until it is killed, also on a busy machine.
 
-    After a share of the steps, the child saves at once and waits inside that save.
+    After a share of the steps, the child saves at once, creates the file `marker` and waits inside that save.
     """
 
-    def __init__(self, share: float) -> None:
-        self.share, self.reached = share, False
+    def __init__(self, share: float, marker: Path) -> None:
+        self.share, self.marker, self.reached = share, marker, False
         save = CheckpointStore.save
 
         def save_and_hold(
@@ -107,7 +112,14 @@ class SaveAndWait(TrainingCallback):
     def hold(self, write: Callable[[Path], None], path: Path) -> None:
         write(path)
         while self.reached:
+            self.marker.touch()
             signal.pause()
+
+
+def wait_for_save(marker: Path) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and not marker.exists():
+        time.sleep(0.002)
 
 
 def wait_random_moment(rng: random.Random, checkpoints: CheckpointStore) -> None:
