@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
@@ -160,7 +161,7 @@ class TextComparisonRow(ComparisonRow):
         return points
 
 
-class Comparison:
+class Comparison(ABC):
     """Base of comparisons: rows on the same data with the same settings."""
 
     FORMAT: ClassVar[str]  # of its JSON
@@ -171,9 +172,9 @@ class Comparison:
     finished: bool
 
     @property
+    @abstractmethod
     def best(self) -> Any:
         """The row with the best result, if any."""
-        raise NotImplementedError
 
     @property
     def num_seeds(self) -> int:
