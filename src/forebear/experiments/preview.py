@@ -27,7 +27,7 @@ from forebear.objectives.seq2seq import SequenceToSequence
 from forebear.objectives.word_vector_batches import ContextWindows
 from forebear.tasks.task_batches import FullBatch
 from forebear.training.learners import Learner
-from forebear.training.load_model import learner_for, prepass
+from forebear.training.load_model import learner_for
 
 
 def mask_actions(batch: Batch, mask: int) -> np.ndarray:
@@ -115,7 +115,7 @@ def pipeline_summary(plan: PretrainPlan, *, progress: ProgressFn | None = None) 
     tokenizer: Any = corpus.tokenizer
     initial_tensors, _ = plan.init_from.initial_tensors(plan.spec, tokenizer) if plan.init_from else (None, [])
     learner = learner_for(plan.spec, tokenizer, plan.recipe, initial_tensors)
-    prepass(learner, objective, split.train)
+    learner.prepass(objective, split.train)
     return pipeline_stages(plan, corpus, split, objective, learner, try_loss=True)
 
 

@@ -41,7 +41,6 @@ from forebear.training.learners import Learner
 from forebear.training.load_model import (
     balanced_label_weights,
     learner_for,
-    prepass,
     spill_to_run_folder,
     task_learner,
     uses_full_batch,
@@ -289,7 +288,7 @@ class PretrainSetup:
         truncation, truncation_notes = {}, []
         if spec.learning == "descending" and isinstance(corpus, Corpus):
             truncation, truncation_notes = _truncated_words(learner.model.encoder.embedding.char_ids, corpus)
-        prepass(learner, objective, split.train)
+        learner.prepass(objective, split.train)
         eos_id, unk_id = (tokenizer.special_roles.get(role) for role in ("end", "unknown"))
         unigram_loss = None
         if eos_id is not None and spec.learning != "sweeping" and len(split.held_out):

@@ -21,7 +21,6 @@ from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import ForebearError
 from forebear.interrupts import deferred_interrupts
 from forebear.models.spec import ModelSpec
-from forebear.objectives.batch import Objective
 from forebear.statistical.ngram.hash_table import NgramStore, stamp_store
 from forebear.statistical.ngram.language_model import NgramModel
 from forebear.tasks.tagging import SequenceTagging
@@ -54,11 +53,6 @@ def learner_for(
     from forebear.training.gradient import GradientLearner, choose_device
 
     return GradientLearner(network, recipe, choose_device(recipe), initial_tensors)
-
-
-def prepass(learner: Learner, objective: Objective, source: Any) -> None:
-    """Collects statistics of all of the text for learners that need them before training."""
-    learner.prepass(objective, source)
 
 
 def load_model(
