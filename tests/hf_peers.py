@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
-from forebear.interop.tensor_names import ARCHITECTURES, to_hf_names
+from forebear.interop.hf_architectures import ARCHITECTURES
+from forebear.interop.tensor_names import to_hf_names
 from forebear.nn.model import Model
 from forebear.registry import model_spec
 

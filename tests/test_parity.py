@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from forebear.interop.hf_architectures import ARCHITECTURES
 from forebear.interop.huggingface import read_huggingface, write_huggingface
-from forebear.interop.tensor_names import ARCHITECTURES
 from forebear.nn.causal_lm import TransformerCausalLM
 from forebear.nn.model import Model
 from forebear.registry import model_spec

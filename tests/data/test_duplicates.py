@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forebear.data.corpus_report import DocumentSample
 from forebear.data.duplicates import (
     SHINGLE_CHARACTERS,
-    DocumentSample,
     DuplicateCounter,
     ExactDuplicates,
     NearDuplicates,

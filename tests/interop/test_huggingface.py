@@ -11,8 +11,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from forebear.errors import InputError
+from forebear.interop.hf_architectures import ARCHITECTURES, GPT2
 from forebear.interop.huggingface import model_name_of, read_huggingface, write_huggingface
-from forebear.interop.tensor_names import ARCHITECTURES, GPT2, to_hf_names, to_our_names
+from forebear.interop.tensor_names import to_hf_names, to_our_names
 
 WIDTH, DEPTH, VOCABULARY, CONTEXT = 16, 2, 31, 12
 FIELDS = {"width": WIDTH, "depth": DEPTH, "heads": 2, "context": CONTEXT, "inner": 0, "dropout": 0.1, "epsilon": 1e-5}

@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from forebear.interop.hf_architectures import ARCHITECTURES
 from forebear.interop.huggingface import ForeignCheckpoint, read_huggingface
-from forebear.interop.tensor_names import ARCHITECTURES
 from forebear.nn.model import Model
 from hf_peers import Rows, build_model, model_gradients, model_outputs
 

@@ -15,7 +15,8 @@ import torch
 
 from forebear.errors import InputError
 from forebear.interop import openai_gpt
-from forebear.interop.tensor_names import GPT, to_hf_names
+from forebear.interop.hf_architectures import GPT
+from forebear.interop.tensor_names import to_hf_names
 from hf_peers import Rows, build_model, model_outputs
 
 FIXTURE = "weights/openai_gpt_fixture"

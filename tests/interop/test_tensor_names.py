@@ -13,8 +13,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from forebear.errors import ForebearError, InputError
+from forebear.interop.hf_architectures import ARCHITECTURES, TOKEN_TABLE
 from forebear.interop.huggingface import model_name_of, read_huggingface, trim_vocabulary, write_huggingface
-from forebear.interop.tensor_names import ARCHITECTURES, TOKEN_TABLE, UNUSED_HEAD_NOTE, UNUSED_TASK_NOTE
+from forebear.interop.tensor_names import UNUSED_HEAD_NOTE, UNUSED_TASK_NOTE
 from forebear.models.roberta import RobertaSpec
 from hf_peers import SPECIALS, build_model
 

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forebear.kernels import glove as kernels
-from forebear.kernels import layout
+from forebear.kernels import vector_tables
 
 BLOCKS = kernels.ROW_GROUPS**2
 
 
 def random_tables(words: int, width: int, seed: int = 0, kind: type = np.float64) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
-    both_tables = [layout.glove_table(words, width).astype(kind) for _ in "wc"]
+    both_tables = [vector_tables.glove_table(words, width).astype(kind) for _ in "wc"]
     for table in both_tables:
         table[:, :width] = rng.normal(size=(words, width)) / np.sqrt(width)
         table[:, width : 2 * width] += rng.random((words, width))
@@ -107,14 +107,14 @@ def test_blocks_have_about_equal_sizes():
 
 
 def test_rows_of_a_glove_table_are_aligned_to_cache_lines():
-    table = layout.glove_table(3, 5)
+    table = vector_tables.glove_table(3, 5)
     assert table.ctypes.data % 64 == 0
     assert table.strides[0] % 64 == 0
     assert table[2].tolist() == [0] * 5 + [1] * 5 + [0, 1] + [0] * 4
 
 
 def test_padding_columns_of_glove_tables_stay_unchanged():
-    assert [layout.padded_width(width) for width in (1, 8, 9, 32, 50, 100, 300)] == [1, 8, 32, 32, 64, 100, 320]
+    assert [vector_tables.padded_width(width) for width in (1, 8, 9, 32, 50, 100, 300)] == [1, 8, 32, 32, 64, 100, 320]
     kernel_tables = [np.ascontiguousarray(table, np.float32) for table in random_tables(5, 32)]
     for table in kernel_tables:
         table[:, 20:32], table[:, 52:64] = 0, 1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numba import njit
 
 from forebear.kernels import simd
-from forebear.kernels.layout import CACHE_LINE, aligned_table
+from forebear.kernels.vector_tables import CACHE_LINE, aligned_table
 
 SKIP, BEGIN, COUNT, KINDS = 2, 1, 5, (0,) * 3
 IDS = np.array([9, 4, 0, 7, 4, 2, 6], np.int32)

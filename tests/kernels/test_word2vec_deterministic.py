@@ -9,7 +9,7 @@ from word2vec_reference_training import ROW_LENGTHS, small_tables, small_text, s
 
 from forebear.embeddings.word2vec import word2vec_variant
 from forebear.kernels import word2vec_training
-from forebear.kernels.layout import aligned_table
+from forebear.kernels.vector_tables import aligned_table
 from forebear.kernels.word2vec_sampling import keep_probabilities
 from forebear.kernels.word2vec_training import MAX_RATE_SUM, train_word2vec
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from forebear.embeddings.word2vec import word2vec_variant
 from forebear.kernels import word2vec_reference as reference
-from forebear.kernels.layout import aligned_table
+from forebear.kernels.vector_tables import aligned_table
 from forebear.kernels.word2vec_sampling import hash_seed, hash_seeds, keep_probabilities, next_random
 from forebear.kernels.word2vec_training import Word2VecVariant
 

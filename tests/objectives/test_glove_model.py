@@ -12,7 +12,7 @@ from forebear.embeddings import glove
 from forebear.embeddings.glove import GloveModel
 from forebear.errors import ForebearError, InputError
 from forebear.kernels import glove as kernels
-from forebear.kernels import layout
+from forebear.kernels import vector_tables
 from forebear.objectives.batch import Batch, BatchKey
 from forebear.objectives.cooccurrence import Cooccurrences
 from small_subsets import random_documents, subset_of
@@ -131,7 +131,11 @@ def test_glove_loss_equals_float64_reference_sweep(batches: list[Batch]):
         entries = batch.inputs["tokens"], batch.inputs["beside"], batch.targets["together"], batch.inputs["weights"]
         reference_loss = (
             kernels.sweep_reference(
-                rng.permutation(batch.num_target_tokens), *entries, *float64_tables, layout.padded_width(20), 0.05
+                rng.permutation(batch.num_target_tokens),
+                *entries,
+                *float64_tables,
+                vector_tables.padded_width(20),
+                0.05,
             )
             / batch.num_target_tokens
         )

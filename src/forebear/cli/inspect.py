@@ -417,10 +417,8 @@ def senses(
     if known and (reading != supported or sentences != "split"):
         hint = "leave it out, or leave out --senses"
         raise InputError("with --senses a line is a meaning, a tab and a sentence: how else to read is told", hint=hint)
-    loaded_run, other_runs = (
-        Run.open(run),
-        None if beside is None else [Run.open(analyzed_run) for analyzed_run in beside],
-    )
+    loaded_run = Run.open(run)
+    other_runs = None if beside is None else [Run.open(analyzed_run) for analyzed_run in beside]
     layer_choice, read_texts = chosen_layers(layers), read_labeled_sense_texts if known else read_sense_texts
     with output.counter("documents") as progress:
 

@@ -39,7 +39,7 @@ COMMANDS = {  # the module in forebear.cli, with the function where it is not na
         "Ask a run what it was never trained for, by a prompt alone: labels, choices, blanks, summaries.",
     ),
     "embed": ("embed", "Vectors of texts and words, from any layer of a run."),
-    "neighbours": ("embed", "The words nearest to a word, or the sentences of a file nearest to a text."),
+    "neighbours": ("neighbors", "The words nearest to a word, or the sentences of a file nearest to a text."),
     "similarity": ("words", "How alike two words or texts are."),
     "odd-one-out": ("words", "Which of some words or texts is least like the others."),
     "analogy": ("words", "What is to one word as another is to a third."),

@@ -243,10 +243,8 @@ def choose(
 
     def draw(console: Console, answer: ChoicePrediction) -> None:
         if batch_input.input_file is not None and not show_table:
-            best_choice, probability = (
-                printable_cell(answer.choices[answer.choice]),
-                answer.probabilities[answer.choice],
-            )
+            best_choice = printable_cell(answer.choices[answer.choice])
+            probability = answer.probabilities[answer.choice]
             console.print(f"{printable_cell(answer.text)}: [bold]{best_choice}[/] {probability:.1%}", soft_wrap=True)
             return
         table = Table(printable_cell(answer.text), ">probability", "")

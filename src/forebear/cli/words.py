@@ -222,10 +222,8 @@ def _print_norms(console: Console, vector_norms: VectorNorms) -> None:
     table = Table(">times seen", ">words", ">median length", "", ">eight of ten", ">mean cosine of two")
     max_median = max((band.median for band in vector_norms.bands), default=1.0) or 1.0
     for band in vector_norms.bands:
-        length_range, count_range = (
-            f"{band.shortest:.2f} to {band.longest:.2f}",
-            f"{band.min_count:,} to {band.max_count:,}",
-        )
+        length_range = f"{band.shortest:.2f} to {band.longest:.2f}"
+        count_range = f"{band.min_count:,} to {band.max_count:,}"
         median = (f"{band.median:.3f}", text_bar(band.median / max_median, BAR_WIDTH))
         table.add_row(count_range, f"{band.words:,}", *median, length_range, number_cell(band.cosine, ".3f"))
     console.print(table)

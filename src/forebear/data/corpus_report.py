@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 import re
 import unicodedata
 from bisect import bisect_right
@@ -18,7 +19,6 @@ from forebear.data.cleaning import squeeze_spaces
 from forebear.data.duplicates import (
     MIN_REPEATS,
     DocumentLocation,
-    DocumentSample,
     DuplicateCounter,
     document_location,
     document_location_dict,
@@ -40,10 +40,9 @@ Severity = Literal["good", "note", "warning", "problem"]
 
 LONG_LINE = 10_000
 SHORT_DOCUMENT = 20  # characters of a short document
-NEAR_THRESHOLD, SUSPECT_FRACTION = (
-    0.8,
-    0.01,
-)  # thresholds suggested for --drop-near-duplicates, --drop-mojibake and --drop-replaced
+# thresholds suggested for --drop-near-duplicates, --drop-mojibake and --drop-replaced
+NEAR_THRESHOLD = 0.8
+SUSPECT_FRACTION = 0.01
 
 
 @dataclass(frozen=True)
@@ -429,6 +428,32 @@ class _ReportCounters:
             if num_passed >= fraction * self.size["documents"]:
                 break
         return length
+
+
+SAMPLE_CHARACTERS = 1_000_000  # characters
+EXCERPT_CHARACTERS = 20_000  # characters of one document taken at a time
+
+
+class DocumentSample:
+    """The documents with the smallest digests, up to a number of characters; independent of their order."""
+
+    def __init__(self, limit: int = SAMPLE_CHARACTERS) -> None:
+        self.limit, self.characters = limit, 0
+        self.heap: list[tuple[int, str]] = []
+
+    def add(self, text: str, digest: bytes) -> None:
+        for start in range(0, len(text), EXCERPT_CHARACTERS):
+            piece = text[start : start + EXCERPT_CHARACTERS]
+            rank = -int.from_bytes(text_digest(piece) if len(text) > EXCERPT_CHARACTERS else digest)
+            if self.characters >= self.limit and rank < self.heap[0][0]:
+                continue
+            heapq.heappush(self.heap, (rank, piece))
+            self.characters += len(piece)
+            while self.characters - len(self.heap[0][1]) >= self.limit:
+                self.characters -= len(heapq.heappop(self.heap)[1])
+
+    def texts(self) -> list[str]:
+        return [text for _, text in sorted(self.heap, reverse=True)]
 
 
 def measure_tokenizers(texts: Sequence[str], tokenizers: Mapping[str, Tokenizer]) -> Stats:

@@ -1,9 +1,8 @@
-"""Find duplicates: equal documents, near-duplicates (MinHash), lines repeated in many documents; a text sample."""
+"""Find duplicates: equal documents, near-duplicates (MinHash), lines repeated in many documents."""
 
 from __future__ import annotations
 
 import hashlib
-import heapq
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -287,31 +286,3 @@ class DuplicateCounter:
 
 def document_location_dict(location: DocumentLocation) -> dict[str, Any]:
     return {"file": location[0], "line": location[1]}
-
-
-# --- A sample of the text ---
-
-SAMPLE_CHARACTERS = 1_000_000  # characters
-EXCERPT_CHARACTERS = 20_000  # characters of one document taken at a time
-
-
-class DocumentSample:
-    """The documents with the smallest digests, up to a number of characters; independent of their order."""
-
-    def __init__(self, limit: int = SAMPLE_CHARACTERS) -> None:
-        self.limit, self.characters = limit, 0
-        self.heap: list[tuple[int, str]] = []
-
-    def add(self, text: str, digest: bytes) -> None:
-        for start in range(0, len(text), EXCERPT_CHARACTERS):
-            piece = text[start : start + EXCERPT_CHARACTERS]
-            rank = -int.from_bytes(text_digest(piece) if len(text) > EXCERPT_CHARACTERS else digest)
-            if self.characters >= self.limit and rank < self.heap[0][0]:
-                continue
-            heapq.heappush(self.heap, (rank, piece))
-            self.characters += len(piece)
-            while self.characters - len(self.heap[0][1]) >= self.limit:
-                self.characters -= len(heapq.heappop(self.heap)[1])
-
-    def texts(self) -> list[str]:
-        return [text for _, text in sorted(self.heap, reverse=True)]

@@ -122,10 +122,8 @@ def entity_flags(tokens: EncodedBatch, tagged: np.ndarray, dictionary_matches: n
     assert tokens.starts is not None
     word_ids = np.cumsum(tokens.starts) - 1
     num_words = int(tokens.starts.sum())
-    tagged, dictionary_matches = (
-        _entity_words(tokens, word_ids, tagged),
-        _entity_words(tokens, word_ids, dictionary_matches),
-    )
+    tagged = _entity_words(tokens, word_ids, tagged)
+    dictionary_matches = _entity_words(tokens, word_ids, dictionary_matches)
     num_covered = np.concatenate(([0], np.cumsum(_span_mask(tagged, num_words))))
     is_free = num_covered[dictionary_matches[:, 1]] == num_covered[dictionary_matches[:, 0]]
     candidates = np.concatenate((tagged, dictionary_matches[is_free]))

@@ -13,7 +13,7 @@ from forebear.data.corpus.subset import Subset
 from forebear.embeddings.phrases import PhraseTable
 from forebear.embeddings.word_table import WordVectors
 from forebear.errors import ForebearError, InputError
-from forebear.kernels.layout import glove_table, padded_width
+from forebear.kernels.vector_tables import glove_table, padded_width
 from forebear.numerics import require_state
 from forebear.objectives.batch import Batch, shuffled_positions
 

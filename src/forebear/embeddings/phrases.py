@@ -81,12 +81,10 @@ class PhraseTable:
         is_selected = pair_counts >= max(MIN_PAIR_COUNT, min_count)
         for ids in (first, second):
             is_selected &= ~is_excluded[np.minimum(ids, len(is_excluded) - 1)]
-        keys, pair_counts, first, second = (
-            keys[is_selected],
-            pair_counts[is_selected],
-            first[is_selected],
-            second[is_selected],
-        )
+        keys = keys[is_selected]
+        pair_counts = pair_counts[is_selected]
+        first = first[is_selected]
+        second = second[is_selected]
         expected = counts[first] * counts[second].astype(np.float64)
         score = (pair_counts - MIN_PAIR_COUNT) * float(counts.sum()) / expected
         new_pairs = np.flatnonzero(score > SCORE_THRESHOLD / 2 ** len(self.passes))

@@ -12,7 +12,7 @@ import numpy as np
 from forebear.data.unicode import is_han
 from forebear.errors import ForebearError, InputError, require_choice
 from forebear.kernels.jit import compile_kernel
-from forebear.kernels.layout import aligned_table
+from forebear.kernels.vector_tables import aligned_table
 from forebear.kernels.word2vec_sampling import hash_seed, keep_probabilities, subsample
 from forebear.numerics import require_state
 

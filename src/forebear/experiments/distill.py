@@ -219,10 +219,8 @@ def _plan_student(
 
 def _size_note(teacher_run: RunFolder, student: StudentPlan, network: Any) -> str:
     """A note on the size of the student relative to its teacher, and on the fields that differ."""
-    student_size, teacher_size = (
-        network.num_parameters,
-        teacher_run.metadata.get("parameters") or Run(teacher_run).num_parameters,
-    )
+    student_size = network.num_parameters
+    teacher_size = teacher_run.metadata.get("parameters") or Run(teacher_run).num_parameters
     teacher_fields = teacher_run.metadata["fields"]
     changed = [f"{name} {value}" for name, value in asdict(student.spec).items() if teacher_fields.get(name) != value]
     description = student.init_from.run if student.init_from else ", ".join(changed) or "as the teacher"
@@ -366,10 +364,8 @@ def _check_compatible(teacher_run: RunFolder, student: StudentPlan, network: Any
             raise InputError(
                 message, file=teacher_run.path, hint="choose such a teacher and such a student, or distil a task"
             )
-    teacher_format, student_format = (
-        teacher_run.spec.input_format(teacher_run.tokenizer),
-        student.spec.input_format(tokenizer),
-    )
+    teacher_format = teacher_run.spec.input_format(teacher_run.tokenizer)
+    student_format = student.spec.input_format(tokenizer)
     max_length, teacher_max_length = student_format.max_length, teacher_format.max_length
     has_same_layout = replace(student_format, max_length=teacher_max_length) == teacher_format
     if tokenizer.digest != teacher_run.tokenizer.digest or not has_same_layout:

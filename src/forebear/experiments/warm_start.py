@@ -144,10 +144,8 @@ class InitFrom:
         file, notes = self.folder.verified_weights()
         saved_tensors, parameters = load_file(file), dict(spec.build(tokenizer).named_parameters())
         notes += self._extend_tables(saved_tensors)
-        missing, unexpected = (
-            sorted(parameters.keys() - saved_tensors.keys()),
-            sorted(saved_tensors.keys() - parameters.keys()),
-        )
+        missing = sorted(parameters.keys() - saved_tensors.keys())
+        unexpected = sorted(saved_tensors.keys() - parameters.keys())
         mismatches = self._field_mismatches(spec)
         mismatches += [
             f"{name} has the shape {tuple(saved_tensors[name].shape)}, not {tuple(parameters[name].shape)}"

@@ -66,10 +66,8 @@ def beam_search(
     require_choice("stopping", stopping, get_args(Stopping))
     if len(lengths) != num_sources or min(lengths, default=1) < 1:
         raise InputError(f"lengths {list(lengths)} for {num_sources} sources", hint="give each 1 token or more")
-    max_lengths, finished = (
-        np.array(lengths, np.int64),
-        [_FinishedHypotheses(beams, penalty) for _ in range(num_sources)],
-    )
+    max_lengths = np.array(lengths, np.int64)
+    finished = [_FinishedHypotheses(beams, penalty) for _ in range(num_sources)]
     row_sources, log_probs, tokens = np.arange(num_sources), np.zeros(num_sources), np.zeros((num_sources, 0), np.int64)
     while len(row_sources):
         rows, ids, new_log_probs = _top_continuations(state.next_logits(), mask_logits, 2 * beams)
@@ -100,11 +98,9 @@ def beam_search(
             state.select(rows[remaining])
         if len(remaining):
             state.append(ids[remaining])
-        row_sources, log_probs, tokens = (
-            candidate_sources[remaining],
-            candidates_log_prob[remaining],
-            sequences[remaining],
-        )
+        row_sources = candidate_sources[remaining]
+        log_probs = candidates_log_prob[remaining]
+        tokens = sequences[remaining]
     return [candidate.hypotheses[:best] for candidate in finished]
 
 

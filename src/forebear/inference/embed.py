@@ -429,10 +429,8 @@ class PooledTexts:
     def common_component(self) -> np.ndarray:
         """(D,) the common component as a unit vector."""
         assert self.table.counts is not None
-        weighted_frequencies, component = (
-            self.weights * self.table.counts / max(1, self.table.counts.sum()),
-            np.zeros(self._width),
-        )
+        weighted_frequencies = self.weights * self.table.counts / max(1, self.table.counts.sum())
+        component = np.zeros(self._width)
         for block in row_blocks(self.table.matrix):
             component += weighted_frequencies[block] @ self.table.matrix[block]
         return (component / max(float(np.linalg.norm(component)), MIN_NORM)).astype(np.float32)

@@ -68,10 +68,8 @@ def continuation_log_probs(
     predictor: CausalLM, prefix: np.ndarray, continuations: Sequence[Sequence[int]]
 ) -> np.ndarray:
     """(N,) log-probability of each continuation (one token or more) of the row `prefix`."""
-    log_probs, order = (
-        np.zeros(len(continuations)),
-        sorted(range(len(continuations)), key=lambda number: tuple(continuations[number])),
-    )
+    log_probs = np.zeros(len(continuations))
+    order = sorted(range(len(continuations)), key=lambda number: tuple(continuations[number]))
     for start in range(0, len(order), BRANCH_BATCH):
         _score_tree(predictor, prefix, continuations, order[start : start + BRANCH_BATCH], log_probs)
     return log_probs
@@ -452,10 +450,8 @@ class _PromptScorer:
         answers = []
         for number, (option, first_wording) in enumerate(zip(self.options, self._first_wordings, strict=True)):
             best_wording = max(range(len(option.wordings)), key=lambda index: spans[first_wording + index].log_prob)
-            span, full_text = (
-                spans[first_wording + best_wording],
-                fit.frame.full_text(fit.wordings[first_wording + best_wording]),
-            )
+            span = spans[first_wording + best_wording]
+            full_text = fit.frame.full_text(fit.wordings[first_wording + best_wording])
             scores_of_option = (float(probabilities[number]), float(scores[number]), float(log_probs[number]))
             counts = (span.end - span.begin, span.bytes, span.num_unknown)
             neutral_log_prob = None if neutral is None else neutral[number]

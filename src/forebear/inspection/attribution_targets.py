@@ -81,10 +81,8 @@ def trace_example(task: Task, example: Example, tokenizer: Tokenizer, input_form
     tokens[is_text] = np.concatenate([np.empty(0, np.int32), *(encoding.ids for encoding in encodings)])[token_order]
     if isinstance(example, TaggedExample):  # pre-tokenized: each word was encoded on its own
         text, words = join_words(example.words)
-        texts, word_of_token = (
-            (text,),
-            np.repeat(np.arange(len(encodings)), [len(encoding.ids) for encoding in encodings]),
-        )
+        texts = (text,)
+        word_of_token = np.repeat(np.arange(len(encodings)), [len(encoding.ids) for encoding in encodings])
     else:
         texts = example_texts(example)
         if len(encodings) < len(texts):  # a question equal to its passage was encoded once

@@ -164,10 +164,8 @@ class _OccurrenceFinder:
             if sentence_index != current_index:
                 current_index, sentence_start = sentence_index, ends[sentence_index - 1] if sentence_index else 0
                 raw_sentence = text.text[sentence_start : ends[sentence_index]]
-                sentence, sentence_start = (
-                    raw_sentence.strip(),
-                    sentence_start + len(raw_sentence) - len(raw_sentence.lstrip()),
-                )
+                sentence = raw_sentence.strip()
+                sentence_start = sentence_start + len(raw_sentence) - len(raw_sentence.lstrip())
                 word_ends = [0, *self.segmenter.word_ends(sentence)] if any(self.chinese) else []
                 if line is not None and not text.is_record:
                     line, line_position = line + text.text.count("\n", line_position, sentence_start), sentence_start

@@ -207,7 +207,7 @@ def export_run(run: ExportableRun, file_format: str, to: str) -> Path:
 
 def _export_alternatives(run: ExportableRun) -> str:
     """A hint for a run that cannot be exported: export its parent, or use the run here."""
-    from forebear.interop.tensor_names import ARCHITECTURES
+    from forebear.interop.hf_architectures import ARCHITECTURES
 
     parent, path = run.metadata.get("parent"), run.folder.path
     with contextlib.suppress(ForebearError):  # the parent may have been deleted
@@ -233,7 +233,7 @@ def _exporters(folder: RunFolder) -> dict[str, Callable[[ExportableRun, Path], l
 
     They return notes on what a file cannot hold.
     """
-    from forebear.interop.tensor_names import ARCHITECTURES
+    from forebear.interop.hf_architectures import ARCHITECTURES
 
     name, spec, is_adapted = folder.metadata["milestone"], folder.spec, folder.task is not None
     exporters: dict[str, Callable[[ExportableRun, Path], list[str]]] = {}

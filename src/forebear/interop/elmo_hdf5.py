@@ -58,10 +58,9 @@ if TYPE_CHECKING:
 
 ELMO_MARKERS = {"start": "<S>", "end": "</S>", "unknown": "<UNK>"}  # by our roles
 UNPREDICTABLE_SCORE = -1e4  # logit of a word that is never predicted
-BOS_CHARACTER_ROW, EOS_CHARACTER_ROW = (
-    256,
-    257,
-)  # rows of the character table for the beginning and the end of a sentence
+# rows of the character table for the beginning and the end of a sentence
+BOS_CHARACTER_ROW = 256
+EOS_CHARACTER_ROW = 257
 SOFTMAX_WEIGHT, SOFTMAX_BIAS = "heads.next.softmax.scores.weight", "heads.next.softmax.scores.bias"
 
 

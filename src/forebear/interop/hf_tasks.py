@@ -13,14 +13,8 @@ import numpy as np
 
 from forebear.data.labeled import tag_schemes
 from forebear.errors import InputError, join_errors
-from forebear.interop.tensor_names import (
-    ARCHITECTURES,
-    UNUSED_HEAD_NOTE,
-    Architecture,
-    TensorNameMap,
-    TensorNameRule,
-    layer_rules,
-)
+from forebear.interop.hf_architectures import ARCHITECTURES, Architecture, layer_rules
+from forebear.interop.tensor_names import UNUSED_HEAD_NOTE, TensorNameMap, TensorNameRule
 from forebear.objectives.input_format import InputFormat
 from forebear.tasks.classification import ORDERED_PAIR_WORDS
 from forebear.tasks.task import Task, task_from_json

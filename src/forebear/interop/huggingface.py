@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from forebear.errors import InputError
 from forebear.interop import hf_tasks, tensor_names
 from forebear.interop.foreign_files import read_json_object
-from forebear.interop.hf_tasks import adaptation_from_config, task_config, task_from_config
-from forebear.interop.tensor_names import (
+from forebear.interop.hf_architectures import (
     ACTIVATIONS,
     ALBERT,
     ARCHITECTURES,
@@ -23,6 +22,7 @@ from forebear.interop.tensor_names import (
     TOKEN_TABLE,
     Architecture,
 )
+from forebear.interop.hf_tasks import adaptation_from_config, task_config, task_from_config
 
 if TYPE_CHECKING:
     from torch import Tensor

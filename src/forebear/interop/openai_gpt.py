@@ -17,8 +17,9 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from forebear.errors import InputError, join_errors
+from forebear.interop.hf_architectures import GPT
 from forebear.interop.huggingface import ForeignCheckpoint
-from forebear.interop.tensor_names import GPT, to_our_names
+from forebear.interop.tensor_names import to_our_names
 
 SHAPES_FILE = "params_shapes.json"
 PARAMS_PATTERN = re.compile(r"params_(0|[1-9]\d{0,5})\.npy")

@@ -15,11 +15,10 @@ from forebear.kernels.jit import compile_kernel, inline_kernel
 POWERS_OF_TEN = np.array([float(f"1e{power}") for power in range(61)])
 MAX_MANTISSA = 10**17  # digits beyond are not looked at
 SPACE, TAB, CARRIAGE_RETURN, NEWLINE, DOT, PLUS, MINUS, ZERO, SMALL_E = (ord(letter) for letter in " \t\r\n.+-0e")
-FNV_BASIS, FNV_PRIME, SHIFT_32 = (
-    np.uint64(0xCBF29CE484222325),
-    np.uint64(0x100000001B3),
-    np.uint64(32),
-)  # hashes: FNV-1a's numbers
+# hashes: FNV-1a's numbers
+FNV_BASIS = np.uint64(0xCBF29CE484222325)
+FNV_PRIME = np.uint64(0x100000001B3)
+SHIFT_32 = np.uint64(32)
 BOS_ID, EOS_ID = -1, 1  # ids of <s>, which is only the first word of an n-gram, and of </s>, only the last
 MAX_UNPARSED = 1 << 12  # lines left to the reference implementation at once
 
@@ -54,11 +53,9 @@ def parse_unigram_lines(
         The number of lines, the offset of the next line, the newline-terminated words, and (n, 2) the numbers and
         offsets of unparsed lines.
     """
-    pool, unparsed, is_highest_order = (
-        np.empty(len(text) - offset, np.uint8),
-        np.empty((MAX_UNPARSED, 2), np.int64),
-        backoffs is None,
-    )
+    pool = np.empty(len(text) - offset, np.uint8)
+    unparsed = np.empty((MAX_UNPARSED, 2), np.int64)
+    is_highest_order = backoffs is None
     kernel = compile_kernel(parse_unigrams_kernel, bare=True)
     count, offset, pool_size, num_unparsed = kernel(
         text, offset, logs, logs if is_highest_order else backoffs, is_highest_order, pool, unparsed, POWERS_OF_TEN
@@ -272,10 +269,9 @@ def parse_ngrams_kernel(text, offset, words, rows, logs, backoffs, is_highest_or
 
 # --- Formatting lines; the reference is `lines_of` in interop/arpa.py and gives the same bytes ---
 
-SIGNIFICANT_DIGITS, MIN_FIXED_POINT_POWER = (
-    9,
-    -4,
-)  # as %.9g: so many digits, and powers of ten below or beyond are written as such
+# as %.9g: so many digits, and powers of ten below or beyond are written as such
+SIGNIFICANT_DIGITS = 9
+MIN_FIXED_POINT_POWER = -4
 EXACT_POWERS_OF_TEN = np.array([float(f"1e{power}") for power in range(23)])  # all that float64 holds exactly
 TIE_TOLERANCE = 1e-6  # numbers this near to a tie are left to Python: far more than the rounding error
 MAX_NUMBER_BYTES = 24  # bytes of a number and its separators
@@ -330,10 +326,9 @@ def decimals(values: np.ndarray) -> ScientificDecimals:
     powers = np.where(is_exact, guess, 0).astype(np.int64)
     scaled = magnitudes * EXACT_POWERS_OF_TEN[SIGNIFICANT_DIGITS - 1 - powers]
     digits = np.rint(scaled)
-    rounds_up, rounds_down = (
-        digits >= 10**SIGNIFICANT_DIGITS,
-        scaled < 10 ** (SIGNIFICANT_DIGITS - 1),
-    )  # the logarithm, or rounding, came to the next power
+    # the logarithm, or rounding, came to the next power
+    rounds_up = digits >= 10**SIGNIFICANT_DIGITS
+    rounds_down = scaled < 10 ** (SIGNIFICANT_DIGITS - 1)
     is_near_tie = np.abs(scaled - np.floor(scaled) - 0.5) < TIE_TOLERANCE
     result = ScientificDecimals(
         np.signbit(values), np.where(is_exact & (magnitudes > 0), digits, 0).astype(np.int64), powers

@@ -202,12 +202,10 @@ def _transition_counts(alpha, beta, count, expected):
     unrolled_end = 1 + (count - 1) // 4 * 4 if count else 0
     for word in range(1, unrolled_end, 4):
         for previous in range(width):
-            a, b, c, d = (
-                alpha[word - 1, previous],
-                alpha[word, previous],
-                alpha[word + 1, previous],
-                alpha[word + 2, previous],
-            )
+            a = alpha[word - 1, previous]
+            b = alpha[word, previous]
+            c = alpha[word + 1, previous]
+            d = alpha[word + 2, previous]
             for label in range(width):
                 expected[previous, label] += (a * beta[word, label] + b * beta[word + 1, label]) + (
                     c * beta[word + 2, label] + d * beta[word + 3, label]

@@ -1,6 +1,6 @@
 """GloVe's AdaGrad updates over a co-occurrence table: compiled loops and their numpy references.
 
-The layout of the rows of `words` and `contexts` is described in layout.py.
+The layout of the rows of `words` and `contexts` is described in vector_tables.py.
 """
 
 from __future__ import annotations
@@ -131,14 +131,12 @@ def _sort_into_blocks(rows, columns, row_groups, column_groups):
 @_fast_kernel
 def batch_moments(rows, columns, logs, weights, words, contexts, width):
     """Compiled version of `batch_moments_reference`."""
-    weight_sum, prediction_sum, log_sum, squared_prediction_sum, product_sum, squared_log_sum = (
-        0.0,
-        0.0,
-        0.0,
-        0.0,
-        0.0,
-        0.0,
-    )
+    weight_sum = 0.0
+    prediction_sum = 0.0
+    log_sum = 0.0
+    squared_prediction_sum = 0.0
+    product_sum = 0.0
+    squared_log_sum = 0.0
     for entry in range(len(rows)):
         word, context = words[rows[entry]], contexts[columns[entry]]
         weight, log = np.float64(weights[entry]), np.float64(logs[entry])

@@ -209,17 +209,13 @@ def _count_emission(counts, alpha, beta, total):
 def _count_block(tokens, block_start, filtered, transposed, emissions, beta, sums, expected_emissions):
     """Backward through a block: adds the expected transitions and emissions."""
     num_states = len(beta)
-    message, alphas, messages = (
-        np.zeros(num_states),
-        np.zeros((ROWS_AT_ONCE, num_states)),
-        np.zeros((ROWS_AT_ONCE, num_states)),
-    )
+    message = np.zeros(num_states)
+    alphas = np.zeros((ROWS_AT_ONCE, num_states))
+    messages = np.zeros((ROWS_AT_ONCE, num_states))
     for position in range(len(tokens) - 1, -1, -1):
-        alpha, previous_alpha, batch_row = (
-            filtered[position],
-            filtered[position - 1] if position else block_start,
-            position % ROWS_AT_ONCE,
-        )
+        alpha = filtered[position]
+        previous_alpha = filtered[position - 1] if position else block_start
+        batch_row = position % ROWS_AT_ONCE
         total, is_possible = _backward_message(alpha, emissions[tokens[position]], beta, message)
         if is_possible and total > MIN_PROB:
             _count_emission(expected_emissions[tokens[position]], alpha, beta, total)
@@ -248,12 +244,10 @@ def _forward_filter_kernel(tokens, ends, transitions, emissions, logs, states):
 def _state_posteriors_kernel(tokens, ends, initial, transitions, transposed, emissions, posteriors):
     """`posteriors` holds filtered probabilities first, then posteriors."""
     num_states, begin = len(transitions), 0
-    state, predicted, beta, message = (
-        np.zeros(num_states),
-        np.zeros(num_states),
-        np.zeros(num_states),
-        np.zeros(num_states),
-    )
+    state = np.zeros(num_states)
+    predicted = np.zeros(num_states)
+    beta = np.zeros(num_states)
+    message = np.zeros(num_states)
     for row in range(len(ends)):
         state[:] = initial[row]
         _filter_block(
@@ -310,12 +304,10 @@ def _baum_welch_kernel(
     block_starts  (blocks, S) the same before the first token of each block
     """
     num_states, block_size, begin = len(transitions), max(1, len(filtered)), 0
-    state, predicted, beta, sums = (
-        np.zeros(num_states),
-        np.zeros(num_states),
-        np.zeros(num_states),
-        np.zeros((num_states, num_states)),
-    )
+    state = np.zeros(num_states)
+    predicted = np.zeros(num_states)
+    beta = np.zeros(num_states)
+    sums = np.zeros((num_states, num_states))
     for row in range(len(ends)):
         row_tokens = tokens[begin : ends[row]]
         num_blocks = (len(row_tokens) + block_size - 1) // block_size

@@ -17,7 +17,7 @@ import numpy as np
 
 from forebear.kernels.intrinsics import PREFETCH_DISTANCE, prefetch
 from forebear.kernels.jit import compile_kernel
-from forebear.kernels.layout import narrow_ints
+from forebear.kernels.ngram_layout import narrow_ints
 
 TEXT_BORDER = -1  # after each row
 GROUPS_PER_STEP = 1 << 8  # groups; a thread's partition begins at a multiple of it

@@ -19,7 +19,7 @@ from numba.core import cgutils
 from numba.core.registry import cpu_target
 
 from forebear.kernels.intrinsics import emit_prefetch
-from forebear.kernels.layout import CACHE_LINE
+from forebear.kernels.vector_tables import CACHE_LINE
 
 # --- Vector instructions ---
 # Numba vectorizes simple loops, but does not keep a dozen sums in registers across two loops. Here the instructions are

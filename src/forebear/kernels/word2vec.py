@@ -19,7 +19,6 @@ from numba import extending, types
 from numba.core import cgutils
 
 from forebear.kernels.jit import compile_kernel, inline_kernel
-from forebear.kernels.layout import CACHE_LINE
 from forebear.kernels.simd import (
     add_to_rows,
     average_rows,
@@ -29,6 +28,7 @@ from forebear.kernels.simd import (
     sigmoid_gradients,
     update_rows,
 )
+from forebear.kernels.vector_tables import CACHE_LINE
 
 # --- Windows: their sizes and targets ---
 
@@ -141,10 +141,8 @@ def score_window(workspace, mean, inputs, row_ids, shift, position, index, left,
             inputs, row_ids, left - shift, position - left, num_contexts, buffers.means, mean_row, 0, inputs.shape[1]
         )
     for block in range(windows.blocks[index]):
-        target, gradient_start = (
-            index * workspace.targets_per_window + block * block_size,
-            start + block * num_rows * block_size,
-        )
+        target = index * workspace.targets_per_window + block * block_size
+        gradient_start = start + block * num_rows * block_size
         repeat_signs(buffers.signs, gradient_start, windows.signs, target, num_rows, target_block)
         if mean is not None:
             score_rows(
@@ -169,10 +167,8 @@ def apply_gradients(
     if mean is not None:
         num_rows = 1
     for block in range(windows.blocks[index]):
-        target, gradient_start = (
-            index * workspace.targets_per_window + block * block_size,
-            start + block * num_rows * block_size,
-        )
+        target = index * workspace.targets_per_window + block * block_size
+        gradient_start = start + block * num_rows * block_size
         if mean is not None:
             update_rows(
                 buffers.means, buffers.row_ids, mean_row, 1, 1, workspace.outputs, windows.targets, target,
@@ -503,10 +499,8 @@ def train_deterministic(
     """Train on the whole text in groups of parts; `gradients_per_part` is a maximum."""
     size, parts, num_waits = len(text.tokens), len(text.states), 0
     num_cache_lines = inputs.shape[1] // CACHE_LINE
-    first_column, end_column = (
-        num_cache_lines * thread // threads * CACHE_LINE,
-        num_cache_lines * (thread + 1) // threads * CACHE_LINE,
-    )
+    first_column = num_cache_lines * thread // threads * CACHE_LINE
+    end_column = num_cache_lines * (thread + 1) // threads * CACHE_LINE
     rows, row_ids, shift = inputs, text.tokens, 0
     windows, targets_per_window, target_block = workspace.windows, workspace.targets_per_window, workspace.target_block
     for begin in range(0, parts, group):

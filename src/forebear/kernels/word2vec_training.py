@@ -12,8 +12,8 @@ import numpy as np
 
 from forebear.kernels import simd, word2vec
 from forebear.kernels.jit import compile_kernel
-from forebear.kernels.layout import CACHE_LINE, aligned_table
 from forebear.kernels.simd import MAX_BLOCK_TARGETS, SUM_LANES
+from forebear.kernels.vector_tables import CACHE_LINE, aligned_table
 from forebear.kernels.word2vec import (
     GATE_OPEN,
     ContextGradients,
@@ -194,11 +194,9 @@ class Word2VecVariant:
         means, sums = (aligned_table(num_windows if self.use_mean else 0, width) for _ in range(2))
         buffers = ContextGradients(gradients, signs, np.arange(num_windows, dtype=np.int32), means, sums)
         windows = self.allocate_windows(num_windows)
-        target_block, targets_per_window, max_contexts = (
-            self.target_block,
-            self.targets_per_word,
-            self.context_words_at_once(rate),
-        )
+        target_block = self.target_block
+        targets_per_window = self.targets_per_word
+        max_contexts = self.context_words_at_once(rate)
         return SGNSWorkspace(
             outputs,
             windows,

@@ -83,10 +83,8 @@ class AdditiveScore(nn.Module):
 
     def __init__(self, query_size: int, key_size: int, inner: int) -> None:
         super().__init__()
-        self.query, self.key = (
-            deferred_linear(query_size, inner, bias=False),
-            deferred_linear(key_size, inner, bias=False),
-        )
+        self.query = deferred_linear(query_size, inner, bias=False)
+        self.key = deferred_linear(key_size, inner, bias=False)
         self.score = deferred_linear(inner, 1, bias=False)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
@@ -157,10 +155,8 @@ class CrossAttention(nn.Module):
     def __init__(self, hidden_size: int, num_heads: int, *, output_scale: float = 1.0) -> None:
         super().__init__()
         self.heads = num_heads
-        self.query, self.key_value = (
-            deferred_linear(hidden_size, hidden_size),
-            deferred_linear(hidden_size, 2 * hidden_size),
-        )
+        self.query = deferred_linear(hidden_size, hidden_size)
+        self.key_value = deferred_linear(hidden_size, 2 * hidden_size)
         self.output = deferred_linear(hidden_size, hidden_size, scale=output_scale)
 
     def forward(self, x: Tensor, lengths: tuple[int, ...], memory: Tensor, memory_lengths: tuple[int, ...]) -> Tensor:

@@ -122,10 +122,8 @@ class RecurrentCausalLM(HeadInputCausalLM):
         # Quantized weights are integers.
         template = next(parameter for parameter in self.model.parameters() if parameter.is_floating_point())
         stack = self.encoder.layers
-        x, states = (
-            template.new_empty(len(rows), stack.recurrent_layers()[-1].out),
-            stack.zero_state(len(rows), template),
-        )
+        x = template.new_empty(len(rows), stack.recurrent_layers()[-1].out)
+        states = stack.zero_state(len(rows), template)
         for batch in length_batches([len(row) for row in rows]):
             for _, chunk_lengths, vectors, final_states in self._encode_chunks(
                 [self._with_start_token(rows[index]) for index in batch]

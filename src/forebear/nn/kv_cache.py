@@ -59,11 +59,9 @@ class IncrementalDecoder(PackedDecoder):
     def __init__(self, encoder: Transformer, head: LMHead) -> None:
         self.encoder, self.head = encoder, head
         self.width, self.num_heads, self.depth = encoder.width, encoder.heads, encoder.depth
-        self.max_length, self.norm_first, self.epsilon = (
-            encoder.max_length,
-            encoder.norm_position == "pre",
-            encoder.epsilon,
-        )
+        self.max_length = encoder.max_length
+        self.norm_first = encoder.norm_position == "pre"
+        self.epsilon = encoder.epsilon
         self.activation = ACTIVATIONS[encoder.activation]
         first_block = encoder.blocks[0]
         assert isinstance(first_block, TransformerBlock)

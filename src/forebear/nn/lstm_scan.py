@@ -137,14 +137,10 @@ class LSTMScan(torch.autograd.Function):
         weight, project, h, c, activations, cells, tanh_cells, hidden = ctx.saved_tensors
         batch_sizes, clip_limits = ctx.sizes, ctx.clips
         width = cells.shape[1]
-        apply_recurrent, projection = (
-            _packed_product(weight.t()),
-            None if project is None else _packed_product(project.t()),
-        )
-        cell_mask, projection_mask = (
-            _clip_mask(cells, clip_limits.cell),
-            None if project is None else _clip_mask(hidden, clip_limits.projection),
-        )
+        apply_recurrent = _packed_product(weight.t())
+        projection = None if project is None else _packed_product(project.t())
+        cell_mask = _clip_mask(cells, clip_limits.cell)
+        projection_mask = None if project is None else _clip_mask(hidden, clip_limits.projection)
         gate_grads = torch.empty_like(activations)
         output_grads = torch.empty_like(hidden) if project is not None else None
         back_h, back_c = torch.zeros_like(h[: batch_sizes[-1]]), torch.zeros_like(c[: batch_sizes[-1]])

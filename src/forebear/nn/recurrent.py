@@ -414,12 +414,10 @@ class BiLMEncoder(RecurrentLMEncoder):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.embedding, self.onward, self.back, self.boundary_ids = (
-            embedding,
-            forward_stack,
-            backward_stack,
-            boundary_ids,
-        )  # pyright: ignore[reportIncompatibleVariableOverride]
+        self.embedding = embedding  # pyright: ignore[reportIncompatibleVariableOverride]
+        self.onward = forward_stack
+        self.back = backward_stack
+        self.boundary_ids = boundary_ids
         self.drop = LockedDropout(dropout)
 
     @property

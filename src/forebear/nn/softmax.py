@@ -193,10 +193,8 @@ class TailCluster(nn.Module):
 
     def __init__(self, inputs: int, projection_size: int, num_words: int) -> None:
         super().__init__()
-        self.narrow, self.scores = (
-            deferred_linear(inputs, projection_size, bias=False),
-            deferred_linear(projection_size, num_words),
-        )
+        self.narrow = deferred_linear(inputs, projection_size, bias=False)
+        self.scores = deferred_linear(projection_size, num_words)
 
 
 class AdaptiveSoftmax(nn.Module):

@@ -108,13 +108,11 @@ class Transformer(Encoder):
                 hint=f"choose a width that is a multiple of {num_heads}, or other heads",
             )
         self.embedding, self.width, self.depth = embedding, width, depth  # pyright: ignore[reportIncompatibleVariableOverride]
-        self.norm_position, self.sees, self.activation, self.heads, self.epsilon = (
-            norm,
-            sees,
-            activation,
-            num_heads,
-            epsilon,
-        )
+        self.norm_position = norm
+        self.sees = sees
+        self.activation = activation
+        self.heads = num_heads
+        self.epsilon = epsilon
         # Each residual sum adds variance: GPT-2 scales the output layers by the inverse root of their number.
         scale = (self.sums_per_block * depth) ** -0.5 if norm == "pre" else 1.0
         self.blocks = nn.ModuleList(

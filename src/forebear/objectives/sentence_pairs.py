@@ -211,11 +211,9 @@ class DocSentences:
     def _rows(self, ids: np.ndarray, segments: np.ndarray, labels: np.ndarray) -> Batch:
         order = np.argsort(-row_lengths(segments), kind="stable")
         segments, labels = segments[order], labels[order]
-        lengths, first_lengths, second_lengths = (
-            row_lengths(segments),
-            segments[:, 1] - segments[:, 0],
-            segments[:, 3] - segments[:, 2],
-        )
+        lengths = row_lengths(segments)
+        first_lengths = segments[:, 1] - segments[:, 0]
+        second_lengths = segments[:, 3] - segments[:, 2]
         starts = np.cumsum(lengths) - lengths
         positions = np.full(int(lengths.sum()), IGNORE_INDEX)
         positions[concat_ranges(starts + 1, first_lengths)] = concat_ranges(segments[:, 0], first_lengths)

@@ -298,10 +298,8 @@ class HMMModel:
             transitions = self._expected_transitions * _ratio(self._weighted_transitions(), tables.transitions)
             emissions = self._expected_emissions[:, :-1] * _ratio(self._weighted_emissions(), tables.emissions[:, :-1])
         else:
-            transitions, emissions = (
-                self._expected_transitions.astype(np.float64),
-                self._expected_emissions[:, :-1].astype(np.float64),
-            )
+            transitions = self._expected_transitions.astype(np.float64)
+            emissions = self._expected_emissions[:, :-1].astype(np.float64)
         self._transitions, self._emissions = (
             _normalize(transitions, 1, self._transitions),
             _normalize(emissions, 0, self._emissions),

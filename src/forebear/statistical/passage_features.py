@@ -275,10 +275,8 @@ class PassageParts:
         part_starts, part_ends = np.flatnonzero(self.begins), np.flatnonzero(self.ends)
         row_starts = part_starts[np.searchsorted(self.rows, self.rows)]
         row_ends = part_ends[np.searchsorted(self.rows, self.rows, side="right") - 1]
-        first, last = (
-            np.maximum(part_starts - TOKENS_BEFORE_PART, row_starts),
-            np.minimum(part_ends + TOKENS_AFTER_PART, row_ends),
-        )
+        first = np.maximum(part_starts - TOKENS_BEFORE_PART, row_starts)
+        last = np.minimum(part_ends + TOKENS_AFTER_PART, row_ends)
         return sums[last + 1] - sums[first]
 
     def figures(self, scores: np.ndarray, may_begin: np.ndarray, may_end: np.ndarray) -> list[np.ndarray]:

@@ -47,11 +47,9 @@ def chain_viterbi(
         from forebear.kernels import crf
 
         return crf.viterbi(scores, np.asarray(lengths, np.int64), transitions, start, end)
-    time_steps, backpointers, best_labels = (
-        _time_steps(lengths),
-        np.zeros(scores.shape, np.int64),
-        np.zeros(len(scores), np.int64),
-    )
+    time_steps = _time_steps(lengths)
+    backpointers = np.zeros(scores.shape, np.int64)
+    best_labels = np.zeros(len(scores), np.int64)
     if not time_steps:
         return best_labels
     path_totals = scores[time_steps[0]] + start
@@ -351,10 +349,8 @@ def _word_windows(token_counts: Sequence[int], max_tokens: int) -> Iterator[tupl
         predicted_end = max(num_predicted + 1, int(np.searchsorted(ends, ends[end] - margin, side="right")) - 1)
         prediction_end = predicted_end if end < num_words else num_words
         if prediction_end > end:  # a long word: its context is dropped
-            start, end = (
-                num_predicted,
-                max(num_predicted + 1, int(np.searchsorted(ends, ends[num_predicted] + max_tokens, side="right")) - 1),
-            )
+            start = num_predicted
+            end = max(num_predicted + 1, int(np.searchsorted(ends, ends[num_predicted] + max_tokens, side="right")) - 1)
             prediction_end = min(prediction_end, end)
         yield start, min(end, num_words), range(num_predicted, min(prediction_end, num_words))
         num_predicted = prediction_end

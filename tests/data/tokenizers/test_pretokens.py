@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from forebear.data.tokenizers import pretokens, vocabulary
 from forebear.data.tokenizers.pretokens import CLASS_GAP, CLASS_RUN, CLASS_SINGLE, PretokenIndex
 from forebear.data.unicode import code_points, replace_surrogates
-from forebear.kernels import pretokens as loops
+from forebear.kernels import pretoken_table as loops
 from hostile_texts import hostile_strings
 
 CLASSES = np.full(0x110000, CLASS_RUN, np.int8)

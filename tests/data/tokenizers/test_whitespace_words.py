@@ -13,7 +13,7 @@ from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.data.tokenizers.word_level import WORD_GAPS
 from forebear.data.unicode import replace_surrogates
-from forebear.kernels import pretokens as tables
+from forebear.kernels import pretoken_table as tables
 from hostile_texts import hostile_strings
 
 ALL_GAPS = " " + WORD_GAPS

@@ -9,7 +9,7 @@ from forebear.data.labeled.examples import AnswerSpan, ChoiceExample, LabeledExa
 from forebear.data.labeled.load import labeled_source
 from forebear.data.labeled.split import split_leakage
 from forebear.errors import InputError
-from forebear.experiments.comparison.contenders import read_splits, task_from_train, with_test_split
+from forebear.experiments.comparison.participants import read_splits, task_from_train, with_test_split
 from forebear.tasks.baselines import task_baseline
 from forebear.tasks.classification import Classification
 from forebear.tasks.multiple_choice import MultipleChoice

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from forebear.errors import InputError
-from forebear.experiments.comparison.contenders import ablation_origins, comparison_rows, rows_for_task, run_origins
+from forebear.experiments.comparison.participants import ablation_origins, comparison_rows, rows_for_task, run_origins
 from forebear.experiments.plan import plan_pretraining
 from forebear.registry import model_spec, text_models
 from small_runs import train_small_run

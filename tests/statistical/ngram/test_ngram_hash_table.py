@@ -18,7 +18,7 @@ from forebear.data.io.arrays import _memmap_of, release_pages
 from forebear.errors import ForebearError
 from forebear.kernels import ngram_counts as kernels
 from forebear.kernels.ngram_counts import TEXT_BORDER, ngram_levels, ngram_levels_reference
-from forebear.kernels.ngram_table import NGRAM_SCORING_BLOCK
+from forebear.kernels.ngram_scoring import NGRAM_SCORING_BLOCK
 from forebear.statistical.array_pool import MIN_FILE_BYTES, ArrayPool, save_arrays
 from forebear.statistical.ngram import counts as counts_module
 from forebear.statistical.ngram import language_model
@@ -251,7 +251,7 @@ def test_array_pool_releases_only_its_own_arrays(tmp_path: Path):
 
 def test_duplicate_ngram_hashes_are_detected():
     from forebear.kernels.jit import compile_kernel
-    from forebear.kernels.layout import NGRAMS_PER_LINE, SPARE_LINES, WORDS_PER_LINE
+    from forebear.kernels.ngram_layout import NGRAMS_PER_LINE, SPARE_LINES, WORDS_PER_LINE
     from forebear.kernels.ngram_table import fill_table_kernel, has_duplicates_kernel
 
     def fill_table(hashes: list[int]) -> tuple[int, bool]:

@@ -47,11 +47,10 @@ class DocumentEncoder:
         characters, entities = sum(len(document.text) for document in documents), None
         if (encoded_lines := self._encode_lines(documents)) is not None:
             tokens, sentence_bytes, num_lines = encoded_lines
-            sentences, sentence_counts, num_characters = (
-                [],
-                num_lines.tolist(),
-                characters,
-            )  # no line is without a token
+            # no line is without a token
+            sentences = []
+            sentence_counts = num_lines.tolist()
+            num_characters = characters
         else:
             sentences, sentence_counts, sentence_bytes = self._split(documents)
             num_characters = sum(map(len, sentences))

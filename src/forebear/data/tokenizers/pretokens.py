@@ -11,7 +11,7 @@ import numpy as np
 
 from forebear.data.tokenizers.offsets import text_lengths
 from forebear.data.unicode import code_points, replace_surrogates
-from forebear.kernels.layout import CLASS_GAP, CLASS_RUN, CLASS_SINGLE
+from forebear.kernels.char_classes import CLASS_GAP, CLASS_RUN, CLASS_SINGLE
 
 # --- Pretokens by character classes ---
 
@@ -106,7 +106,7 @@ class PretokenIndex:
 
     def _compile(self) -> None:
         """Switch to compiled loops; known pretokens keep their ids."""
-        from forebear.kernels.pretokens import empty_pretoken_table, number_pretokens
+        from forebear.kernels.pretoken_table import empty_pretoken_table, number_pretokens
 
         self._compiled = empty_pretoken_table()
         if self._ids:
@@ -121,7 +121,7 @@ class PretokenIndex:
     def _look_up_compiled(
         self, codes: np.ndarray, gaps: np.ndarray, boundaries: np.ndarray, is_boundary: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        from forebear.kernels.pretokens import number_pretokens
+        from forebear.kernels.pretoken_table import number_pretokens
 
         flags = np.zeros(0, bool) if is_boundary is None else is_boundary
         self._compiled, starts, ids = number_pretokens(self._compiled, codes, self._classes, gaps, boundaries, flags)
@@ -229,7 +229,7 @@ class WhitespaceWords:
     def _number_bytes_compiled(
         self, data: np.ndarray, ends: np.ndarray, with_starts: bool = False
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        from forebear.kernels.pretokens import number_words
+        from forebear.kernels.pretoken_table import number_words
 
         self._compiled, *results = number_words(self._compiled, data, self._gaps, ends, with_starts=with_starts)
         return results[0], results[1], results[2]
@@ -277,7 +277,7 @@ class WhitespaceWords:
         if self._compiled is None:
             return _text_order(list(self._ids))
         from forebear.kernels.jit import compile_kernel
-        from forebear.kernels.pretokens import word_prefixes_kernel
+        from forebear.kernels.pretoken_table import word_prefixes_kernel
 
         first, second = np.empty(len(self), np.uint64), np.empty(len(self), np.uint64)
         compile_kernel(word_prefixes_kernel)(self._compiled.codes, self._compiled.ends, first, second)
@@ -292,7 +292,7 @@ class WhitespaceWords:
             words = list(self._ids)
             return [words[word_id] for word_id in word_ids.tolist()]
         from forebear.kernels.jit import compile_kernel
-        from forebear.kernels.pretokens import gather_words_kernel
+        from forebear.kernels.pretoken_table import gather_words_kernel
 
         codes, ends = self._compiled.codes, self._compiled.ends
         buffer = np.empty(int((ends[word_ids + 1] - ends[word_ids]).sum()), np.uint8)
@@ -301,7 +301,7 @@ class WhitespaceWords:
 
     def _compile(self) -> None:
         """Switch to compiled loops; known pretokens keep their ids."""
-        from forebear.kernels.pretokens import empty_word_table, number_words
+        from forebear.kernels.pretoken_table import empty_word_table, number_words
 
         self._compiled = empty_word_table()
         if self._ids:
@@ -387,6 +387,6 @@ def _utf8_array(text: str) -> np.ndarray:
 
 def _padded_array(data: bytes) -> np.ndarray:
     """Bytes with the padding that the kernels need."""
-    from forebear.kernels.pretokens import PADDING_BYTES
+    from forebear.kernels.pretoken_table import PADDING_BYTES
 
     return np.frombuffer(data + b" " * PADDING_BYTES, np.uint8)

@@ -27,7 +27,7 @@ from forebear.data.tokenizers.pretokens import PretokenIndex, PretokenLookup, Wh
 from forebear.data.tokenizers.tokenizer_json import NORMALIZE_STEPS, TokenizerSpec, bert_normalizer, make_normalizer
 from forebear.data.tokenizers.word_level import WORD_GAPS, WORD_SPLITS, is_plain_word, word_pretokenizer
 from forebear.data.tokenizers.wordpiece import BERT_CJK_BLOCKS
-from forebear.kernels.layout import CLASS_GAP, CLASS_RUN, CLASS_SINGLE
+from forebear.kernels.char_classes import CLASS_GAP, CLASS_RUN, CLASS_SINGLE
 
 if TYPE_CHECKING:
     import tokenizers

@@ -23,7 +23,7 @@ from forebear.data.labeled.load import LabeledSource, labeled_source
 from forebear.data.source import TextSource, is_corpus
 from forebear.embeddings.evaluation import read_word_eval_file
 from forebear.errors import ForebearError, InputError, UserInterrupt
-from forebear.experiments.comparison import contenders, trials, verdict
+from forebear.experiments.comparison import participants, trials, verdict
 from forebear.experiments.comparison.compressors import compression_baselines, first_words, split_text
 from forebear.experiments.comparison.report import task_comparison_page, text_comparison_page
 from forebear.experiments.comparison.results import (
@@ -266,7 +266,7 @@ def compare_on_text(
         on_progress: Called with the name, the seed, and a log line or the result of each trial.
     """
     source, sizes = _text_source(texts, source), size or {}
-    names, seed_values = contenders.model_names(only, sizes), _seed_list(seeds)
+    names, seed_values = participants.model_names(only, sizes), _seed_list(seeds)
     if not source.paths:
         raise InputError("nothing to compare", hint="give at least one text")
     word_files = [os.path.abspath(file) for file in words]
@@ -401,10 +401,10 @@ def compare_on_task(
     task_name = None if given_task == "auto" else given_task
     examples, notes = labeled_source(os.fspath(train), task=task_name, form=form, **splits, **dict(labelled or {}))
     run_paths = [os.fspath(run) for run in runs]
-    participants = contenders.comparison_rows(source.paths, run_paths, only, ablate, sizes, tokenizer, examples.task)
-    participants = contenders.rows_for_task(participants, examples.task, only or ())
+    origins = participants.comparison_rows(source.paths, run_paths, only, ablate, sizes, tokenizer, examples.task)
+    origins = participants.rows_for_task(origins, examples.task, only or ())
     adapt_settings = {"time": None if adapt_time is None else parse_duration(adapt_time), "threads": threads}
-    examples = contenders.with_test_split(examples, test_share)
+    examples = participants.with_test_split(examples, test_share)
     training_settings = _training_settings(time, held_out, threads)
     pretrain = TextTrialSpec(
         "", source.to_dict(), None, tokenizer, vocabulary, training_settings, "", "", overwrite, command
@@ -421,10 +421,10 @@ def compare_on_task(
             examples=adapt.source,
             digests=examples.digests(),
             test_share=examples.test_share,
-            whole=contenders.REFERENCE_MODEL if ablate else "",
+            whole=participants.REFERENCE_MODEL if ablate else "",
         )
         comparison = _open_task_comparison(folder, source, examples, settings, adapt, notes)
-        rows = [_task_row(participant, seed_values, pretrain, adapt, folder) for participant in participants]
+        rows = [_task_row(origin, seed_values, pretrain, adapt, folder) for origin in origins]
         return _run_trials(comparison, folder, rows, lambda comparison: _conclude(comparison, folder), on_progress)
 
 
@@ -444,8 +444,8 @@ def _open_task_comparison(
         _refuse_other_comparison(folder, "other data")
     if source.paths and not is_corpus(source):
         document_hashes(source.paths, source.reading)  # errors are raised once, before any training
-    splits = contenders.read_splits(examples)
-    task = contenders.task_from_train(examples, splits)
+    splits = participants.read_splits(examples)
+    task = participants.task_from_train(examples, splits)
     facts = _machine_facts(trial.command) | {
         "files": examples.split_paths(),
         "examples": {"train": len(splits.train), "dev": len(splits.dev), "test": len(splits.test)},
@@ -459,7 +459,7 @@ def _open_task_comparison(
 
 
 def _task_row(
-    origin: contenders.ModelOrigin, seeds: list[int], pretrain: TextTrialSpec, adapt: TaskTrialSpec, folder: Path
+    origin: participants.ModelOrigin, seeds: list[int], pretrain: TextTrialSpec, adapt: TaskTrialSpec, folder: Path
 ) -> _PlannedRow:
     """A row of a task comparison, from what all pre-trainings and all adaptations have in common."""
 
@@ -471,7 +471,7 @@ def _task_row(
             metadata = RunFolder.open(origin.run_folder).metadata
             pretraining_seconds = None if "task" in metadata else metadata.get("seconds") or None
         elif origin.is_untrained:
-            start_from = str(folder / RUNS_FOLDER / f"{contenders.REFERENCE_MODEL}-{seed}")
+            start_from = str(folder / RUNS_FOLDER / f"{participants.REFERENCE_MODEL}-{seed}")
         elif not origin.is_counting:
             spec = replace(
                 pretrain,

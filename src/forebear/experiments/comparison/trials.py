@@ -27,7 +27,7 @@ from forebear.data.labeled.load import LabeledSource
 from forebear.data.source import TextSource
 from forebear.embeddings.evaluation import read_word_eval_file
 from forebear.errors import ForebearError, InputError
-from forebear.experiments.comparison.contenders import read_splits
+from forebear.experiments.comparison.participants import read_splits
 from forebear.experiments.comparison.results import LearningCurve, TaskTrial, TextTrial
 from forebear.experiments.comparison.significance import confidence_interval, example_scores
 from forebear.inference.run import Run

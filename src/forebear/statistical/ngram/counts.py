@@ -12,7 +12,7 @@ import numpy as np
 from forebear.data.io.arrays import release_pages
 from forebear.errors import ForebearError
 from forebear.kernels.jit import compile_kernel
-from forebear.kernels.layout import narrow_ints
+from forebear.kernels.ngram_layout import narrow_ints
 from forebear.statistical.array_pool import (
     UNBOUNDED_POOL,
     ArrayPool,

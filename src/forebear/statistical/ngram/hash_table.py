@@ -17,7 +17,7 @@ from forebear.data.io.arrays import map_safetensors, release_pages, safetensors_
 from forebear.data.io.atomic import atomic_write
 from forebear.errors import ForebearError
 from forebear.kernels.jit import compile_kernel
-from forebear.kernels.layout import HIGHEST_ORDER_NGRAMS_PER_LINE, NGRAMS_PER_LINE, SPARE_LINES, WORDS_PER_LINE
+from forebear.kernels.ngram_layout import HIGHEST_ORDER_NGRAMS_PER_LINE, NGRAMS_PER_LINE, SPARE_LINES, WORDS_PER_LINE
 from forebear.statistical.array_pool import UNBOUNDED_POOL, ArrayPool
 from forebear.statistical.ngram.backoff import PROBABILITY_TOLERANCE
 from forebear.statistical.ngram.counts import NgramIndex
@@ -147,11 +147,9 @@ class NgramStoreBuilder:
         from forebear.kernels.ngram_table import hash_level_kernel
 
         arrays = shorter_hashes, self.ngrams.continuations[n - 2], self.ngrams.words[n - 2]
-        buffer, context, first_ngram = (
-            np.empty(max(NGRAMS_PER_HASH_BLOCK, int(arrays[1].max(initial=0))), np.uint64),
-            0,
-            0,
-        )
+        buffer = np.empty(max(NGRAMS_PER_HASH_BLOCK, int(arrays[1].max(initial=0))), np.uint64)
+        context = 0
+        first_ngram = 0
         while context < len(shorter_hashes):
             context, end = compile_kernel(hash_level_kernel)(*arrays, buffer, context, first_ngram)
             yield first_ngram, buffer[: end - first_ngram]
@@ -231,16 +229,14 @@ class NgramStore:
 
     def score(self, tokens: np.ndarray, lengths: np.ndarray, end: int, matched: np.ndarray | None = None) -> np.ndarray:
         """As `BackoffTable.score`."""
-        from forebear.kernels import ngram_table
+        from forebear.kernels import ngram_scoring, ngram_table
 
-        log_probs, matched_lengths = (
-            np.empty(len(tokens)),
-            np.zeros(len(tokens) if matched is not None else 0, np.uint8),
-        )
+        log_probs = np.empty(len(tokens))
+        matched_lengths = np.zeros(len(tokens) if matched is not None else 0, np.uint8)
         tokens, lengths = np.ascontiguousarray(tokens, np.int32), np.ascontiguousarray(lengths, np.int64)
         arrays = self.single, *self._line_arrays, self.even, log_probs, matched_lengths
-        buffers = ngram_table.scoring_buffers(self.order)
-        kernel = compile_kernel(ngram_table.score_ngrams_kernel, bare=True, beside=(ngram_table,))
+        buffers = ngram_scoring.scoring_buffers(self.order)
+        kernel = compile_kernel(ngram_scoring.score_ngrams_kernel, bare=True, beside=(ngram_table,))
         kernel(tokens, lengths, end, self.order, np.uint64(self.salt), *arrays, *buffers)
         if matched is not None:
             matched[:] = matched_lengths

@@ -296,13 +296,11 @@ def _prune_levels(
     ngrams = counts.ngrams
     if not any(min_counts):
         return ngrams, counts_by_length, suffixes, [np.zeros(0)] * ngrams.order
-    words, continuations, kept_counts, kept_suffixes, pruned_masses = (
-        [],
-        [],
-        [counts_by_length[0]],
-        [suffixes[0]],
-        [np.zeros(0)],
-    )
+    words = []
+    continuations = []
+    kept_counts = [counts_by_length[0]]
+    kept_suffixes = [suffixes[0]]
+    pruned_masses = [np.zeros(0)]
     is_kept_context, new_ids = np.ones(ngrams.vocabulary, bool), np.arange(ngrams.vocabulary)
     for n in range(2, ngrams.order + 1):
         is_kept = counts.counts[n - 1] >= min_count_for(min_counts, n)

@@ -1,10 +1,8 @@
-"""Memory layouts and constants that callers without numba share with the kernels: aligned tables, n-gram lines."""
+"""Tables of float32 vectors whose rows begin at cache lines; shared by kernels and by callers without numba."""
 
 from __future__ import annotations
 
 import numpy as np
-
-# --- Tables of vectors ---
 
 CACHE_LINE = 16  # float32 values in a cache line
 
@@ -18,7 +16,7 @@ def aligned_table(num_rows: int, width: int) -> np.ndarray:
     return raw[start : start + num_rows * padded].reshape(num_rows, padded)
 
 
-# --- GloVe tables ---
+# --- GloVe ---
 # A row per word: its vector, AdaGrad's sum of squared steps for each of its values, the bias, the bias's own sum, and
 # padding up to the end of a cache line.
 
@@ -35,22 +33,3 @@ def glove_table(num_words: int, width: int) -> np.ndarray:
     table = aligned_table(num_words, 2 * width + 2)
     table[:, width : 2 * width] = table[:, 2 * width + 1] = 1
     return table
-
-
-# --- N-grams ---
-
-WORDS_PER_LINE = 8  # 64-bit words in a line of the hash table
-NGRAMS_PER_LINE, HIGHEST_ORDER_NGRAMS_PER_LINE = (4, 5)  # those with continuations; the longest ones
-SPARE_LINES = 64  # lines after all others, for n-grams whose own lines are full
-
-
-def narrow_ints(values: np.ndarray) -> np.ndarray:
-    """The same integers in 16 bits if they fit: most counts are small, and there are very many of them."""
-    fits = values.dtype != np.uint16 and int(values.max(initial=0)) <= np.iinfo(np.uint16).max
-    return values.astype(np.uint16) if fits else values
-
-
-# --- Pretokens ---
-
-# Classes of characters: part of a pretoken, between pretokens, or a pretoken of its own.
-CLASS_RUN, CLASS_GAP, CLASS_SINGLE = -1, -2, -3

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from forebear.kernels.char_classes import CLASS_GAP, CLASS_RUN, CLASS_SINGLE
 from forebear.kernels.intrinsics import count_trailing_zeros, load_eight_bytes, prefetch
 from forebear.kernels.jit import compile_kernel, inline_kernel
-from forebear.kernels.layout import CLASS_GAP, CLASS_RUN, CLASS_SINGLE
 
 INITIAL_CAPACITY = 1 << 14  # pretokens
 INITIAL_LENGTH = 8  # characters reserved per pretoken at first
@@ -99,11 +99,9 @@ def number_pretokens_kernel(codes, classes, separators, boundaries, boundary_fla
     """
     slots, ends, known_codes = table.slots, table.ends, table.codes
     position, text_length, slot_mask = np.uint64(start), np.uint64(len(codes)), np.uint64(len(slots) - 1)
-    next_separator, next_boundary, has_boundary_flags = (
-        np.searchsorted(separators, start),
-        np.searchsorted(boundaries, start),
-        len(boundary_flags) > 0,
-    )
+    next_separator = np.searchsorted(separators, start)
+    next_boundary = np.searchsorted(boundaries, start)
+    has_boundary_flags = len(boundary_flags) > 0
     while position < text_length:
         char_class = classes[codes[position]]
         if next_separator < len(separators) and np.uint64(separators[next_separator]) == position:
