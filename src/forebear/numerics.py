@@ -42,6 +42,11 @@ def unit_rows(matrix: np.ndarray, min_norm: float = 1e-12) -> np.ndarray:
     return matrix / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), min_norm)
 
 
+def mean_cosine(vector_sum: np.ndarray, count: int) -> float | None:
+    """Mean cosine of two different vectors, from the sum of `count` unit vectors; None for fewer than two."""
+    return float(((vector_sum**2).sum() - count) / (count * (count - 1))) if count > 1 else None
+
+
 def ranks(values: np.ndarray) -> np.ndarray:
     """Ranks from 1, in ascending order; ties share their mean rank."""
     _, groups, counts = np.unique(values, return_inverse=True, return_counts=True)

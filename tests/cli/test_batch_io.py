@@ -184,6 +184,17 @@ def test_mispredictions_are_printed_in_words(capsys: Captured):
     assert "a | b taken for c: Rome" in printed
 
 
+def test_console_prints_emoji_codes_of_a_text_unchanged(capsys: Captured):
+    from forebear.cli.output import make_console
+
+    console = make_console()
+    console.plain("a :smile: b")
+    console.table("text", rows=[("c :heart: d",)])
+    printed = capsys.readouterr().out
+    assert "a :smile: b" in printed
+    assert "c :heart: d" in printed
+
+
 @pytest.mark.parametrize(("verb", "form"), [("answer", "a question, a tab and its passage"), ("choose", "its choices")])
 def test_help_describes_input_files(verb: str, form: str, capsys: Captured):
     printed = " ".join(printed_output(capsys, verb, "--help").replace("│", " ").split())

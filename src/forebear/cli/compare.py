@@ -245,7 +245,7 @@ def comparison_progress(output: Output, unit: str = " nats") -> Iterator[Callabl
     """Progress on stderr: a status line on a terminal, and a line for each result."""
     from forebear.experiments.comparison.results import TaskTrial, TextTrial
 
-    console = RichConsole(stderr=True, highlight=False, quiet=output.quiet)
+    console = RichConsole(stderr=True, highlight=False, emoji=False, quiet=output.quiet)
     with console.status("reading the text") as status:
 
         def on_event(name: str, seed: int, event: dict[str, Any] | TextTrial | TaskTrial) -> None:

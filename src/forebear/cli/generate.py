@@ -21,7 +21,7 @@ from forebear.cli.batch_io import (
     read_choices,
 )
 from forebear.cli.options import given_options
-from forebear.cli.output import Console, Output, count_phrase, text_bar
+from forebear.cli.output import Console, Output, count_phrase, replace_controls, text_bar
 from forebear.errors import InputError
 from forebear.inference.translate import TranslationUnit
 
@@ -138,12 +138,12 @@ def _stream(loaded_run: Run, prompt: str, options: dict[str, Any], count_tokens:
     from forebear.inference.sampling import sample_texts
 
     loaded_run.stream(prompt, **options)  # rejects invalid options before anything is written
-    sys.stdout.write(_replace_controls(prompt))
+    sys.stdout.write(replace_controls(prompt))
     after_space = prompt[-1:].isspace()
 
     def on_token(_: int, piece: str) -> None:
         nonlocal after_space
-        sys.stdout.write(_replace_controls(piece[1:] if after_space and piece[:1] == " " else piece))
+        sys.stdout.write(replace_controls(piece[1:] if after_space and piece[:1] == " " else piece))
         sys.stdout.flush()
         after_space = False
 
@@ -164,16 +164,11 @@ def _print_generated(console: Console, answers: list[GeneratedText]) -> None:
             rank_label = "" if answer.score is None else f"rank {answer.sample + 1}: score {answer.score:.3f}"
             label = f", {rank_label or f'sample {answer.sample + 1}'}" if has_samples else ""
             console.rule(f"{prompt}{label}", align="left", style="dim")
-        console.plain(_replace_controls(answer.full_text))
+        console.plain(replace_controls(answer.full_text))
         if answer.choices:
             top_choices = sorted(answer.choices, key=lambda choice: -choice[1])[:MAX_SHOWN_CHOICES]
             rows = ((name, f"{fraction:.2%}", text_bar(fraction, 20)) for name, fraction in top_choices)
             console.table("choice", ">P", "", rows=rows)
-
-
-def _replace_controls(text: str) -> str:
-    """Generated text without control characters except line ends and tabs."""
-    return "".join("\ufffd" if (ord(c) < 32 and c not in "\n\t") or 127 <= ord(c) < 160 else c for c in text)
 
 
 def translate(

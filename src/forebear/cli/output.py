@@ -105,7 +105,7 @@ RenderFn = Callable[[str], bytes | str]  # file format such as png → content
 def make_console(*, wide: bool = True) -> Console:
     """Standard output; at least 88 columns for tables, which a narrow terminal wraps."""
     width = shutil.get_terminal_size((120, 25)).columns
-    return Console(highlight=False, width=max(width, 88) if wide else None)
+    return Console(highlight=False, emoji=False, width=max(width, 88) if wide else None)
 
 
 @Parameter(name="*")
@@ -161,7 +161,7 @@ class Output:
 
         columns = (progress.TextColumn("{task.description}"), progress.BarColumn(), progress.DownloadColumn())
         times = (progress.TransferSpeedColumn(), progress.TimeRemainingColumn())
-        bar = progress.Progress(*columns, *times, console=RichConsole(stderr=True), transient=True)
+        bar = progress.Progress(*columns, *times, console=RichConsole(stderr=True, emoji=False), transient=True)
         task = bar.add_task(description, total=None)
 
         def update(done: int, total: int) -> None:
@@ -255,6 +255,11 @@ def shorten(text: str) -> str:
 def printable(text: str) -> str:
     """The text for a terminal: control characters escaped, line ends as spaces."""
     return "".join(c if c.isprintable() else " " if c.isspace() else repr(c)[1:-1] for c in text)
+
+
+def replace_controls(text: str) -> str:
+    """The text with U+FFFD for control characters other than line ends and tabs."""
+    return "".join("\ufffd" if (ord(c) < 32 and c not in "\n\t") or 127 <= ord(c) < 160 else c for c in text)
 
 
 def format_number(value: float, digits: int = 3) -> str:
@@ -518,7 +523,7 @@ def _live_callback() -> Iterator[TrainingCallback]:
 
     from forebear.training.trainer import TrainingCallback
 
-    console = RichConsole(stderr=True, highlight=False)
+    console = RichConsole(stderr=True, highlight=False, emoji=False)
 
     class LiveCallback(TrainingCallback):
         """A live display; notes are printed above it."""

@@ -22,7 +22,16 @@ from forebear.cli.batch_io import (
     read_choices,
 )
 from forebear.cli.options import given_options
-from forebear.cli.output import Console, Output, Table, count_phrase, format_number, printable_cell, text_bar
+from forebear.cli.output import (
+    Console,
+    Output,
+    Table,
+    count_phrase,
+    format_number,
+    printable_cell,
+    replace_controls,
+    text_bar,
+)
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
@@ -212,7 +221,7 @@ def _print_result(console: Console, answers: Answers, *, show_all: bool, example
         if not isinstance(answer, PromptAnswer):
             if len(answers) > 1:
                 console.rule(str(index), align="left", style="dim")
-            console.plain(_replace_controls(answer.answer))
+            console.plain(replace_controls(answer.answer))
         elif show_all:
             _print_answers(console, answer)
         else:
@@ -238,11 +247,6 @@ def _print_answers(console: Console, answer: PromptAnswer) -> None:
         prompt = "…" * (len(option.prompt) > MAX_PROMPT_CHARACTERS) + option.prompt[-MAX_PROMPT_CHARACTERS:]
         table.add_row(*cells, option.verbalizer if has_verbalizers else format_number(option.bits_per_byte), prompt)
     console.print(table)
-
-
-def _replace_controls(text: str) -> str:
-    """Generated text without control characters except line ends and tabs."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
 
 
 def _notes(answers: Answers, examples: int) -> Iterator[str]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from forebear.data.corpus.corpus import Corpus
 from forebear.data.io.atomic import atomic_write, explain_disk_errors, file_digest
-from forebear.data.io.files import TextBlocks, find_sources
+from forebear.data.io.files import PathLike, TextBlocks, find_sources
 from forebear.data.io.ledger import Ledger
 from forebear.data.io.text_formats import TextFormat, numbered_lines
 from forebear.data.labeled.load import LabeledSource, read_labeled
@@ -28,7 +28,7 @@ from forebear.experiments.adapt_defaults import adaptation_recipe, adaptation_to
 from forebear.experiments.run_evaluation import measure_on_examples, measure_on_text
 from forebear.experiments.training_run import output_folder, replace_run
 from forebear.experiments.unused_settings import check_unused_settings
-from forebear.experiments.warm_start import InitFrom, PathLike, open_finished
+from forebear.experiments.warm_start import InitFrom, open_finished
 from forebear.inference import predict
 from forebear.inference.run import Run
 from forebear.models.spec import ModelSpec

@@ -15,6 +15,7 @@ from typing import Any
 
 from forebear.data.corpus.corpus import TOKENIZER_FILE, Corpus
 from forebear.data.corpus.parallel import TARGET_TOKENIZER_FILE, ParallelCorpus, TokenizerPair
+from forebear.data.io.files import PathLike
 from forebear.data.io.text_formats import TextFormat
 from forebear.data.labeled.load import LabeledData, LabeledSource, read_labeled
 from forebear.data.source import (
@@ -31,7 +32,7 @@ from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import InputError
 from forebear.experiments.adapt_defaults import adaptation_recipe, adaptation_tokenizer, choose_adaptation
 from forebear.experiments.unused_settings import check_unused_fields, check_unused_settings, flag_name, settings_kind
-from forebear.experiments.warm_start import InitFrom, PathLike, open_finished
+from forebear.experiments.warm_start import InitFrom, open_finished
 from forebear.models.spec import ModelSpec
 from forebear.registry import LINEAGE, model_name, model_spec, suggest
 from forebear.settings.units import parse_count

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, Unpack
 
+from forebear.data.io.files import PathLike
 from forebear.data.io.text_formats import TextFormat
 from forebear.data.labeled.load import labeled_source
 from forebear.data.source import TextSource
@@ -15,7 +16,7 @@ from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.experiments import training_run
 from forebear.experiments.plan import RECIPE_FILE_KEYS, has_field, plan_adaptation, plan_pretraining
 from forebear.experiments.tag_plans import implied_task, is_tagged_training, plan_tagging, resume_any
-from forebear.experiments.warm_start import PathLike, init_from
+from forebear.experiments.warm_start import init_from
 from forebear.inference.run import Run
 from forebear.interop import convert
 from forebear.interop.word_vectors import VectorFileOptions

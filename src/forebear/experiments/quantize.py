@@ -15,6 +15,7 @@ import numpy as np
 
 from forebear.data.corpus.parallel import ParallelFormat
 from forebear.data.corpus.subset import Subset
+from forebear.data.io.files import PathLike
 from forebear.data.io.ledger import Ledger
 from forebear.data.labeled.examples import Example, is_labeled
 from forebear.data.labeled.load import LabeledSource, labeled_source, read_extra_split, read_labeled
@@ -35,7 +36,6 @@ UNCOPIED_KEYS = (
     *("asked", "weights", "tokenizer", "began", "versions", "hardware", "state", "name", "command", "processes"),
     *("metrics", "baseline", "price"),  # results of the float run
 )
-PathLike = str | os.PathLike[str]
 ProgressFn = Callable[[int, int], object]  # finished measurements, and their number in total
 
 

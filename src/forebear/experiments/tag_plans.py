@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from forebear.data.io.files import find_sources
+from forebear.data.io.files import PathLike, find_sources
 from forebear.data.io.text_formats import TextFormat
 from forebear.data.labeled.detect_format import TAGGED_FORMAT_HELP, FileHead
 from forebear.data.labeled.load import labeled_source
@@ -15,7 +15,6 @@ from forebear.data.source import TextSource
 from forebear.errors import InputError
 from forebear.experiments import plan, training_run
 from forebear.experiments.plan import ERROR_POLICIES, split_settings
-from forebear.experiments.warm_start import PathLike
 from forebear.registry import LINEAGE, model_spec
 from forebear.training.run_folder import RunFolder
 

@@ -14,6 +14,7 @@ from forebear.data.corpus.corpus import LEDGER_FILE, TOKENIZER_FILE, Corpus
 from forebear.data.corpus.parallel import ParallelCorpus, ParallelSubset, TokenizerPair
 from forebear.data.corpus.subset import CorpusSplit, Subset
 from forebear.data.io.atomic import explain_disk_errors
+from forebear.data.io.files import PathLike
 from forebear.data.labeled.examples import example_texts, is_labeled
 from forebear.data.labeled.load import LabeledSource, count_form_mismatches, read_labeled
 from forebear.data.source import ProgressFn, TextSource, reopen_corpus, reopen_parallel_corpus
@@ -25,7 +26,7 @@ from forebear.experiments.plan import AdaptPlan, PretrainPlan
 from forebear.experiments.plan import plan_adaptation as plan_adaptation
 from forebear.experiments.preview import pipeline_stages
 from forebear.experiments.run_evaluation import MAX_EVAL_BYTES, baseline_notes, leakage_notes, task_metrics
-from forebear.experiments.warm_start import MAX_SEARCHED_TEXTS, InitFrom, PathLike, pretrained_rows, vector_coverage
+from forebear.experiments.warm_start import MAX_SEARCHED_TEXTS, InitFrom, pretrained_rows, vector_coverage
 from forebear.heads import head_capabilities
 from forebear.models.spec import ModelSpec
 from forebear.objectives.batch import Objective, PrepassObjective

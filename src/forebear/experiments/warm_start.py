@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.data.corpus.parallel import TokenizerPair
+from forebear.data.io.files import PathLike
 from forebear.data.segmentation import Segmenter
 from forebear.data.source import MAX_VOCAB_SIZE, TextSource, TokenizerTrainingOptions, is_corpus, tokenizer_for
 from forebear.data.tokenizers.tokenizer import Tokenizer
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 DECISIVE_FIELDS = ("heads", "activation", "epsilon")  # fields that change the meaning of weights, not their shapes
 DECISIVE_FIELDS += ("reversed", "both_ways", "similarity")  # of recurrent translators
 DECISIVE_FIELDS += ("architecture", "output", "subwords", "phrases", "width")  # of word vectors
-PathLike = str | os.PathLike[str]
 DEFAULT_PRETOKENIZER = "punctuation"
 OUTPUT_TENSORS = ("heads.next.softmax.scores.weight", "heads.next.softmax.scores.bias")  # if not tied to the embedding
 TOKEN_TENSORS = ("encoder.embedding.token.weight", "heads.token.bias")  # tensors with a row per token

@@ -28,7 +28,7 @@ from forebear.inspection.sense_clusters import (
     ward_tree,
 )
 from forebear.inspection.word_vector_geometry import pca_plane
-from forebear.numerics import unit_rows
+from forebear.numerics import mean_cosine, unit_rows
 
 if TYPE_CHECKING:
     from forebear.inference.embed import LayerChoice
@@ -165,7 +165,7 @@ class SenseCluster:
     @classmethod
     def from_vectors(cls, vectors: np.ndarray, is_member: np.ndarray) -> SenseCluster:
         order = np.argsort(-np.round(vectors @ vectors[is_member].mean(0), 9), kind="stable")
-        return cls(tuple(int(index) for index in order if is_member[index]), mean_cosine(vectors[is_member]))
+        return cls(tuple(int(index) for index in order if is_member[index]), _similarity_within(vectors[is_member]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,7 +188,7 @@ class RunSenses(OccurrenceVectors):
     @cached_property
     def similarity(self) -> float:
         """Mean cosine of any two occurrences."""
-        return mean_cosine(self.vectors)
+        return _similarity_within(self.vectors)
 
     @cached_property
     def plane(self) -> tuple[np.ndarray, tuple[float, float]]:
@@ -379,7 +379,6 @@ def _cluster_occurrences(occurrence_vectors: OccurrenceVectors, word: str, group
     return RunSenses(occurrence_vectors.name, occurrences, vectors, occurrence_vectors.is_static, clustering, agreement)
 
 
-def mean_cosine(vectors: np.ndarray) -> float:
+def _similarity_within(vectors: np.ndarray) -> float:
     """Mean cosine of two different unit vectors; 1 for a single one."""
-    count = len(vectors)
-    return float(((vectors.sum(0) ** 2).sum() - count) / (count * (count - 1))) if count > 1 else 1.0
+    return 1.0 if len(vectors) < 2 else float(mean_cosine(vectors.sum(0), len(vectors)) or 0)

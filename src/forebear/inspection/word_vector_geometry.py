@@ -12,7 +12,7 @@ import numpy as np
 from forebear.embeddings.knn import nearest_rows, row_blocks
 from forebear.embeddings.lexicon import ONEHOT_NOTE, Lexicon, LexiconMatch, lexicon_notes
 from forebear.errors import InputError
-from forebear.numerics import is_constant, spearman, unit_rows
+from forebear.numerics import is_constant, mean_cosine, spearman, unit_rows
 
 if TYPE_CHECKING:
     from forebear.inference.run import Run
@@ -125,7 +125,7 @@ def lexicon_norms(lexicon: Lexicon) -> VectorNorms:
     for band, (min_count, max_count) in enumerate(edges):
         if num_words := int(np.count_nonzero(band_ids == band)):
             tenth, median, ninetieth = np.quantile(norms[band_ids == band], (0.1, 0.5, 0.9)).tolist()
-            cosine = _mean_cosine(sums[band], num_words)
+            cosine = mean_cosine(sums[band], num_words)
             bands.append(FrequencyBand(min_count, max_count, num_words, median, tenth, ninetieth, cosine))
     return VectorNorms(
         tuple(table.words),
@@ -133,7 +133,7 @@ def lexicon_norms(lexicon: Lexicon) -> VectorNorms:
         counts,
         spearman=_correlation(counts, norms),
         neighbors=None if lexicon.is_onehot else _neighbor_frequency_correlation(lexicon, counts),
-        cosine=_mean_cosine(sums.sum(0), len(counts)),
+        cosine=mean_cosine(sums.sum(0), len(counts)),
         bands=tuple(bands),
         notes=(f"all vectors have the length 1; {ONEHOT_NOTE}",) if lexicon.is_onehot else (),
     )
@@ -147,11 +147,6 @@ def _frequency_bands(counts: np.ndarray) -> tuple[list[tuple[int, int]], np.ndar
     min_counts = [counts.min(initial=1), *np.maximum(starts[1:], counts.min(initial=starts[-1]))]
     max_counts = np.minimum([*(starts[1:] - 1), starts[-1]], counts.max(initial=1))
     return [(int(low), int(high)) for low, high in zip(min_counts, max_counts, strict=True)], band_ids
-
-
-def _mean_cosine(vector_sum: np.ndarray, count: int) -> float | None:
-    """Mean cosine of two different vectors, from the sum of `count` unit vectors."""
-    return float(((vector_sum**2).sum() - count) / (count * (count - 1))) if count > 1 else None
 
 
 def _correlation(counts: np.ndarray, values: np.ndarray) -> float | None:

@@ -18,7 +18,7 @@ from forebear.data.io.arrays import _memmap_of, release_pages
 from forebear.errors import ForebearError
 from forebear.kernels import ngram_counts as kernels
 from forebear.kernels.ngram_counts import TEXT_BORDER, ngram_levels, ngram_levels_reference
-from forebear.kernels.ngram_scoring import NGRAM_SCORING_BLOCK
+from forebear.kernels.ngram_score import NGRAM_SCORING_BLOCK
 from forebear.statistical.array_pool import MIN_FILE_BYTES, ArrayPool, save_arrays
 from forebear.statistical.ngram import counts as counts_module
 from forebear.statistical.ngram import language_model

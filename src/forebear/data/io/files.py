@@ -23,6 +23,8 @@ from forebear.data.io.atomic import atomic_write
 from forebear.data.io.ledger import Ledger
 from forebear.errors import ForebearError, InputError
 
+PathLike = str | os.PathLike[str]
+
 # --- Finding files: files, folders, globs, pipes and standard input, each file once and in a fixed order ---
 
 STDIN = ("-", "/dev/stdin")

@@ -18,7 +18,7 @@ from forebear._version import __version__
 from forebear.data.corpus.corpus import Corpus
 from forebear.data.corpus.prepare import document_hashes, fingerprint_sources
 from forebear.data.io.atomic import atomic_write, explain_disk_errors
-from forebear.data.io.files import STDIN
+from forebear.data.io.files import STDIN, PathLike
 from forebear.data.labeled.load import LabeledSource, labeled_source
 from forebear.data.source import TextSource, is_corpus
 from forebear.embeddings.evaluation import read_word_eval_file
@@ -54,7 +54,6 @@ RUNS_FOLDER, TASKS_FOLDER = "runs", "tasks"  # of pre-trained and of adapted run
 DEFAULT_TIME = "2m"  # training time of each model, by default
 MAX_SIZE_DIFFERENCE = 0.01  # relative: a larger difference of held-out bytes between tokenizers gets a note
 
-PathLike = str | os.PathLike[str]
 # Called with model name, seed, and a line of the training log or the result of the trial.
 TrialCallback = Callable[[str, int, dict[str, Any] | TextTrial | TaskTrial], object]
 ComparisonT = TypeVar("ComparisonT", bound=Comparison)

@@ -229,14 +229,14 @@ class NgramStore:
 
     def score(self, tokens: np.ndarray, lengths: np.ndarray, end: int, matched: np.ndarray | None = None) -> np.ndarray:
         """As `BackoffTable.score`."""
-        from forebear.kernels import ngram_scoring, ngram_table
+        from forebear.kernels import ngram_score, ngram_table
 
         log_probs = np.empty(len(tokens))
         matched_lengths = np.zeros(len(tokens) if matched is not None else 0, np.uint8)
         tokens, lengths = np.ascontiguousarray(tokens, np.int32), np.ascontiguousarray(lengths, np.int64)
         arrays = self.single, *self._line_arrays, self.even, log_probs, matched_lengths
-        buffers = ngram_scoring.scoring_buffers(self.order)
-        kernel = compile_kernel(ngram_scoring.score_ngrams_kernel, bare=True, beside=(ngram_table,))
+        buffers = ngram_score.scoring_buffers(self.order)
+        kernel = compile_kernel(ngram_score.score_ngrams_kernel, bare=True, beside=(ngram_table,))
         kernel(tokens, lengths, end, self.order, np.uint64(self.salt), *arrays, *buffers)
         if matched is not None:
             matched[:] = matched_lengths
