@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
-from forebear.nn.attention import AdditiveScore
+from forebear.nn.attention_scores import AdditiveScore
 from forebear.nn.model import Model
 from forebear.nn.seq2seq import BidirectionalLayer
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from forebear.experiments.explain import explain_model as explain
     from forebear.experiments.pretrain import adapt, import_run, load, pretrain, rerun, resume
     from forebear.experiments.quantize import quantize_run as quantize
-    from forebear.inference.ensemble import evaluate_interpolation
+    from forebear.inference.interpolation import evaluate_interpolation
     from forebear.inference.run import Run
     from forebear.inspection.attention import attention_maps
     from forebear.inspection.attribution import attribute
@@ -49,7 +49,7 @@ _PUBLIC = {  # name: module, or module:name where the names differ
     "attribute": "forebear.inspection.attribution",
     "compare": "forebear.experiments.comparison.compare",
     "distill": "forebear.experiments.distill",
-    "evaluate_interpolation": "forebear.inference.ensemble",
+    "evaluate_interpolation": "forebear.inference.interpolation",
     "explain": "forebear.experiments.explain:explain_model",
     "gradient_reach": "forebear.inspection.gradient_reach",
     "import_run": "forebear.experiments.pretrain",

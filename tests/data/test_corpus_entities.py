@@ -12,7 +12,7 @@ from forebear.data.corpus import shards
 from forebear.data.corpus.corpus import CORPUS_FILE, Corpus
 from forebear.data.corpus.prepare import prepare_corpus
 from forebear.data.entities import EntityDictionary
-from forebear.data.io.documents import Document
+from forebear.data.io.document import Document
 from forebear.data.io.ledger import Ledger
 from forebear.data.io.text_formats import TextFormat
 from forebear.data.segmentation import Segmenter
@@ -40,7 +40,7 @@ def test_entities_do_not_depend_on_parts_and_shards(tmp_path, monkeypatch):
     ):
         corpora = {}
         for part in (1 << 20, 400):
-            monkeypatch.setattr("forebear.data.io.documents.PART_CHARACTERS", part)
+            monkeypatch.setattr("forebear.data.io.document.PART_CHARACTERS", part)
             monkeypatch.setattr(shards, "SHARD_CHARACTERS", 2 * part)
             to = tmp_path / f"{file} {part}"
             corpus = prepare_corpus(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from forebear.data import corpus_report
 from forebear.data.cleaning import CleaningRules, clean_documents
 from forebear.data.corpus_report import LONG_LINE, CorpusReport, measure_tokenizers, text_report
-from forebear.data.io.documents import Document
+from forebear.data.io.document import Document
 from forebear.data.io.files import SourceFile
 from forebear.data.io.ledger import Ledger
 from forebear.data.io.text_formats import TextFormat

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forebear.data.corpus.document_encoder import DocumentEncoder
-from forebear.data.io.documents import Document
+from forebear.data.io.document import Document
 from forebear.data.sentences import MAX_TRAILING_SPACES, document_lines, split_sentences
 from forebear.data.tokenizers import pretokens
 from forebear.data.tokenizers.train import train_tokenizer

@@ -19,7 +19,7 @@ from forebear.data.duplicates import (
     minhash_signature,
     text_digest,
 )
-from forebear.data.io.documents import Document, with_continuation
+from forebear.data.io.document import Document, with_continuation
 
 
 def shingles(text: str) -> set[str]:

@@ -13,7 +13,7 @@ from forebear.data import segmentation
 from forebear.data.corpus.document_encoder import DocumentEncoder
 from forebear.data.corpus.prepare import prepare_corpus
 from forebear.data.entities import EntityDictionary
-from forebear.data.io.documents import Document
+from forebear.data.io.document import Document
 from forebear.data.io.text_formats import TextFormat
 from forebear.data.segmentation import Segmenter
 from forebear.data.sentences import split_sentences

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from forebear.data.corpus.prepare import prepare_corpus
 from forebear.data.tokenizers.train import train_tokenizer
-from forebear.embeddings.phrases import PhraseModel, PhraseTable
+from forebear.embeddings.phrases import PhraseTable
 from forebear.embeddings.word2vec import Word2VecModel
+from forebear.embeddings.word2vec_with_phrases import PhraseModel
 from small_subsets import subset_of
 
 

@@ -17,7 +17,8 @@ from forebear.inference.run import Run
 from forebear.interop.convert import export_run, import_model
 from forebear.statistical.ngram import language_model
 from forebear.statistical.ngram.hash_table import NgramStore
-from forebear.training.load_model import NGRAM_STORE_FILE, load_counted_model
+from forebear.training.load_model import load_counted_model
+from forebear.training.ngram_store import NGRAM_STORE_FILE
 from forebear.training.run_folder import RunFolder
 
 TAGGED_TEXT = "the/d cat/n sat/v\na/d dog/n ran/v\nthe/d dog/n sat/v\na/d cat/n ran/v\n" * 5

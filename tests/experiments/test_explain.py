@@ -6,6 +6,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from forebear.capabilities import head_capabilities
 from forebear.errors import InputError
 from forebear.experiments.explain import (
     SAMPLE_TEXTS,
@@ -16,7 +17,6 @@ from forebear.experiments.explain import (
     sample_batch,
 )
 from forebear.experiments.plan import plan_pretraining
-from forebear.heads import head_capabilities
 from forebear.models.gpt2 import GPT2Spec
 from forebear.registry import LINEAGE
 

@@ -15,7 +15,7 @@ from forebear.data.source import TextSource
 from forebear.errors import InputError
 from forebear.experiments import training_run
 from forebear.experiments.plan import RECIPE_FILE_KEYS, plan_pretraining
-from forebear.experiments.tag_plans import plan_tagging
+from forebear.experiments.pretrain_tagger import plan_tagging
 from forebear.inference.run import Run
 from forebear.models.gpt2 import GPT2Spec
 from forebear.registry import LINEAGE, model_spec
@@ -256,7 +256,7 @@ def test_measure_reports_the_share_of_documents_trained_on(tmp_path: Path, monke
 def test_long_held_out_document_adds_no_words_to_the_vocabulary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """It is read in parts; the hash of the whole decides the split, for the vocabulary too."""
     monkeypatch.setenv("FOREBEAR_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("forebear.data.io.documents.PART_CHARACTERS", 1000)
+    monkeypatch.setattr("forebear.data.io.document.PART_CHARACTERS", 1000)
     short = [f"Story {number} tells of a cat and a dog." for number in range(60)]
     for number in range(40):  # until the long document is held out
         long = f"Long {number}. " + "The zebra flew. " * 400

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from forebear.data.source import prepare_source
+from forebear.data.tokenizers.bpe import readable_token
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError
 from forebear.experiments.plan import plan_pretraining
 from forebear.experiments.preview import _build_rows, batch_stats, preview_batch
-from forebear.inference.stream_decode import readable_token
 from forebear.objectives.batch import Batch, BatchKey
 
 TEXTS = [f"line {n} says {n * 7 % 10} things" for n in range(60)]

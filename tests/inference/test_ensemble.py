@@ -13,13 +13,13 @@ from toy_language_models import HashedLM, uniform_model
 
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError
-from forebear.inference.ensemble import InterpolatedLM, best_weights, evaluate_interpolation, tune_weights
+from forebear.inference.interpolation import InterpolatedLM, best_weights, evaluate_interpolation, tune_weights
 from forebear.inference.measure import evaluate_text
 from forebear.inference.run import Run
 from forebear.statistical.ngram import language_model
 from forebear.statistical.ngram.hash_table import NgramStore
 from forebear.statistical.ngram.language_model import NgramModel
-from forebear.training.load_model import NGRAM_STORE_FILE
+from forebear.training.ngram_store import NGRAM_STORE_FILE
 from small_runs import open_small_run, small_text, train_small_run
 
 WORDS = train_tokenizer("words", ["the cat sat on the mat", "a dog sat on a log"], min_count=1)

@@ -15,7 +15,7 @@ from forebear.inference.run import Run
 from forebear.inference.translate import evaluate_translations
 from forebear.inspection.logit_lens import logit_lens
 from forebear.reports.plotting import undrawable_texts
-from forebear.training.soft_targets import DistillationConfig
+from forebear.training.distillation_objective import DistillationConfig
 
 SMALL = {"width": 48, "inner": 64, "depth": 1, "context": 24, "dropout": 0.0, "tied": True}
 TEXT = "hund läuft und katze"

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forebear.data.tokenizers.bpe import BYTE_OF_CHARACTER, token_bytes
 from forebear.data.tokenizers.train import train_tokenizer
-from forebear.inference.stream_decode import BYTE_OF_CHARACTER, TextStream, token_bytes
+from forebear.inference.stream_decode import TextStream
 
 TEXTS = ["the cat's mat, “你好”…… 我喜欢 C++ (really)", "naïve 😀 words"]
 TOKENIZERS = {

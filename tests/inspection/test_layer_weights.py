@@ -14,7 +14,7 @@ import forebear as fb
 from cue_word_runs import RunCache
 from forebear.errors import InputError
 from forebear.inspection import layer_weights
-from forebear.nn.encoder import ScalarMix
+from forebear.nn.scalar_mix import ScalarMix
 
 
 def scalar_mix(weights: list[float], gain: float) -> ScalarMix:

@@ -16,7 +16,7 @@ from forebear.errors import InputError
 from forebear.inference.run import Run
 from forebear.interop import arpa, convert
 from forebear.statistical.ngram import language_model
-from forebear.training.load_model import NGRAM_STORE_FILE
+from forebear.training.ngram_store import NGRAM_STORE_FILE
 from small_runs import open_small_run
 
 FIXTURES = Path(__file__).parents[1] / "interop" / "fixtures"

@@ -18,7 +18,7 @@ from forebear.errors import InputError
 from forebear.inference.run import Run
 from forebear.interop.convert import default_export_format, export_run, import_model
 from forebear.models.elmo import ElmoSpec
-from forebear.training.create_run import create_run
+from forebear.training.create_finished_run import create_run
 
 FIXTURES = {"elmo_allennlp_fixture": "sentences.json", "elmo_fixture/model": "lm_embeddings_sentences.json"}
 

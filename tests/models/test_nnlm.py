@@ -17,7 +17,7 @@ from forebear.experiments.plan import plan_pretraining
 from forebear.experiments.preview import preview_batch
 from forebear.experiments.quantize import quantize_run
 from forebear.experiments.warm_start import InitFrom
-from forebear.inference.ensemble import evaluate_interpolation
+from forebear.inference.interpolation import evaluate_interpolation
 from forebear.inference.run import Run
 from forebear.models.nnlm import NNLMSpec
 from forebear.objectives.input_format import InputFormat

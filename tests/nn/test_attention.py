@@ -7,7 +7,8 @@ import pytest
 import torch
 from small_networks import decoder_model, inputs, rows_of
 
-from forebear.nn.attention import DotProductScore, SelfAttention, attend, attend_reference, attend_with_scores
+from forebear.nn.attention import SelfAttention, attend, attend_reference
+from forebear.nn.attention_scores import DotProductScore, attend_with_scores
 from forebear.nn.embedding import InputEmbedding
 from forebear.nn.layers import initial_values
 from forebear.nn.model import Model

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from forebear.nn.attention import AdditiveScore, BilinearScore, ConcatScore, DotProductScore, attend_with_scores
+from forebear.nn.attention_scores import AdditiveScore, BilinearScore, ConcatScore, DotProductScore, attend_with_scores
 from forebear.nn.layers import initial_values
 
 

@@ -8,7 +8,7 @@ import torch
 from small_recurrent_layers import fill_parameters
 from torch import Tensor
 
-from forebear.nn.encoder import BPTTState
+from forebear.nn.bptt_state import BPTTState
 from forebear.nn.nnlm import WordEmbedding
 from forebear.nn.recurrent import CELLS, RecurrentEncoder, RecurrentStack
 from forebear.objectives.batch import Batch

@@ -8,9 +8,10 @@ from torch.nn import functional
 
 from forebear.data.labeled.tag_schemes import legal_transitions
 from forebear.nn.crf import CRFLayer
-from forebear.nn.encoder import ScalarMix, States
+from forebear.nn.encoder import States
 from forebear.nn.heads import ChoiceHead, LabelHead, PointerHead, TagHead, group_means, pad_scores
 from forebear.nn.layers import initial_values
+from forebear.nn.scalar_mix import ScalarMix
 
 WIDTH = 6
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
 from forebear.inference.beam_search import Hypothesis, beam_search
-from forebear.nn.attention import AdditiveScore, BilinearScore, ConcatScore, DotProductScore
+from forebear.nn.attention_scores import AdditiveScore, BilinearScore, ConcatScore, DotProductScore
 from forebear.nn.embedding import InputEmbedding
 from forebear.nn.heads import LMHead
 from forebear.nn.model import Model

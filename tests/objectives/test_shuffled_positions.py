@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebear.objectives.batch import shuffled_positions
+from forebear.objectives.shuffle import shuffled_positions
 
 
 @given(size=st.integers(1, 5000), seed=st.integers(0, 2**63), epoch=st.integers(0, 2**31))

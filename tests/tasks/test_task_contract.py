@@ -15,7 +15,7 @@ from forebear.objectives.batch import BatchKey, is_supervised
 from forebear.tasks import task as predicting
 from forebear.tasks.task import task_from_json
 from forebear.tasks.task_batches import ExampleEpochs
-from forebear.training.load_model import build_task_model
+from forebear.training.build_learner import build_task_model
 from small_runs import ENCODER_MODELS, WORD_VECTOR_MODELS, train_small_run, weights_digest
 
 ENCODERS = ["gpt", "bert", "albert", "roberta", "word2vec"]

@@ -32,10 +32,10 @@ from forebear.training.distillation import (
     layer_distillations,
     matching_teacher_layers,
 )
+from forebear.training.distillation_objective import TEACHER_SUFFIX, DistillationConfig
 from forebear.training.gradient import DeviceConfig
 from forebear.training.learners import WEIGHTS_FILE
 from forebear.training.settings import Recipe
-from forebear.training.soft_targets import TEACHER_SUFFIX, DistillationConfig
 from small_runs import small_tokenizer as trained_tokenizer
 
 tokenizer = lru_cache(trained_tokenizer)

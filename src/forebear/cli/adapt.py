@@ -128,7 +128,7 @@ def adapt(
     """
     from forebear.data.labeled.load import labeled_source
     from forebear.experiments import training_run
-    from forebear.experiments.tag_plans import implied_task
+    from forebear.experiments.pretrain_tagger import implied_task
     from forebear.training.worker_processes import launch_processes
 
     with launch_processes(processes.processes, shard=processes.shard) as group, training_progress(output) as callback:

@@ -22,7 +22,7 @@ from forebear.errors import InputError, printable_path
 if TYPE_CHECKING:
     from forebear.data.corpus.corpus import Corpus
     from forebear.data.corpus_report import CorpusReport
-    from forebear.data.io.documents import Document
+    from forebear.data.io.document import Document
     from forebear.data.io.ledger import Ledger
     from forebear.data.io.text_formats import TextFormat
     from forebear.data.tokenizers.tokenizer import Tokenizer

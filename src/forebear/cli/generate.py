@@ -26,8 +26,8 @@ from forebear.errors import InputError
 from forebear.inference.translate import TranslationUnit
 
 if TYPE_CHECKING:
+    from forebear.inference.generated_text import GeneratedText
     from forebear.inference.run import Run
-    from forebear.inference.stream_decode import GeneratedText
     from forebear.inference.translate import TranslatedText
 
 MAX_SHOWN_CHOICES = 20  # choices in a table

@@ -50,7 +50,7 @@ COMMANDS = {  # the module in forebear.cli, with the function where it is not na
     ),
     "inspect": ("inspect", "Look inside a run: why it says something, where it looks, how a prediction forms."),
     "runs": ("runs", "The runs in a folder."),
-    "rerun": ("runs", "Make a finished run again, step by step."),
+    "rerun": ("rerun", "Make a finished run again, step by step."),
     "import": ("exchange:import_command", "A run from another program's files."),
     "export": ("exchange:export_command", "A run as files that other programs read."),
     "demo": ("demo", "Try the whole way on text that comes with forebear."),

@@ -255,7 +255,7 @@ def measure(
         options = {"workers": workers, "reading": reading.text_format()}
         options |= {"preparing": prepare_progress, "progress": progress}
         if beside:
-            from forebear.inference.ensemble import evaluate_interpolation
+            from forebear.inference.interpolation import evaluate_interpolation
 
             result = evaluate_interpolation(runs, texts, tune=tune, limit=max_items, **options).to_dict()
             individual_metrics = zip(runs, result["alone"], strict=True)

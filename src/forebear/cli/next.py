@@ -161,7 +161,7 @@ def next(  # noqa: A001 - the command's name
 
 
 def _print_next(console: Console, answer: TokenPrediction, tokenizer: Tokenizer) -> None:
-    from forebear.inference.stream_decode import readable_token
+    from forebear.data.tokenizers.bpe import readable_token
 
     console.bold(answer.text)
     columns = (">log P of the text", "text") if answer.has_blank else (">log P",)

@@ -166,7 +166,7 @@ def pretrain(
         A field of the milestone by its name, such as --width 64 or --order 3.
     """
     from forebear.experiments.plan import RECIPE_FILE_KEYS, has_field, plan_pretraining
-    from forebear.experiments.tag_plans import is_tagged_training, plan_tagging, resume_any
+    from forebear.experiments.pretrain_tagger import is_tagged_training, plan_tagging, resume_any
     from forebear.experiments.training_run import run_adaptation, run_pretraining
     from forebear.experiments.warm_start import init_from
     from forebear.training.settings import read_recipe

@@ -79,8 +79,8 @@ def preview(
         A field of the milestone or a setting of the recipe by its name, such as --context 32 or --batch 256.
     """
     from forebear.experiments.plan import plan_pretraining
+    from forebear.experiments.pretrain_tagger import is_tagged_training, plan_tagging
     from forebear.experiments.preview import pipeline_summary, preview_batch, preview_tags
-    from forebear.experiments.tag_plans import is_tagged_training, plan_tagging
     from forebear.registry import model_spec
 
     source = reading.source(sentences, pairs=model_spec(milestone).learns_from == "pairs", columns=columns)

@@ -136,7 +136,7 @@ def _print_scores(console: Console, answers: list[ScoredText], ranks: list[int])
 
 
 def _print_tokens(console: Console, answer: ScoredText, tokenizer: Tokenizer) -> None:
-    from forebear.inference.stream_decode import readable_token
+    from forebear.data.tokenizers.bpe import readable_token
 
     ends = [0, *(token.end for token in answer.tokens)]
     spans = (answer.text[end : token.end] for end, token in zip(ends, answer.tokens, strict=False))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from forebear.data.io.documents import Document
+from forebear.data.io.document import Document
 from forebear.data.unicode import code_points
 
 MAX_DISTINCT = 5_000_000  # documents remembered to find exact duplicates (about 150 bytes each)

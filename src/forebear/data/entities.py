@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from forebear.data.io.documents import Document
+from forebear.data.io.document import Document
 from forebear.data.segmentation import DictionaryMatcher, dictionary_digest, read_dictionary
 from forebear.data.tokenizers.offsets import flatten_ints, text_lengths, without_overlap
 

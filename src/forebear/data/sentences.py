@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from forebear.data.io.documents import Document
+from forebear.data.io.document import Document
 from forebear.data.tokenizers.offsets import text_lengths
 
 SentenceMode = Literal["split", "lines", "flow", "whole"]

@@ -37,7 +37,7 @@ from forebear.data.corpus.prepare import (
 from forebear.data.corpus.subset import held_out_mask
 from forebear.data.entities import EntityDictionary
 from forebear.data.io.atomic import cache_folder
-from forebear.data.io.documents import Document
+from forebear.data.io.document import Document
 from forebear.data.io.files import Paths, ProgressFn, find_sources, is_compressed
 from forebear.data.io.ledger import Ledger
 from forebear.data.io.text_formats import TextFormat

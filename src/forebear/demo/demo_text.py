@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from forebear.demo import world
-from forebear.objectives.batch import shuffled_positions
+from forebear.objectives.shuffle import shuffled_positions
 
 # Folders that are not part of the library, or contain tables instead of prose.
 SKIPPED_FOLDERS = {

@@ -15,7 +15,8 @@ from forebear.embeddings.word_table import WordVectors
 from forebear.errors import ForebearError, InputError
 from forebear.kernels.vector_tables import glove_table, padded_width
 from forebear.numerics import require_state
-from forebear.objectives.batch import Batch, shuffled_positions
+from forebear.objectives.batch import Batch
+from forebear.objectives.shuffle import shuffled_positions
 
 TABLES = ("words", "contexts")
 MIN_THREADED_ENTRIES = 1 << 14  # below this, threads cost more than they gain

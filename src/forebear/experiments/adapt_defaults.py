@@ -17,7 +17,7 @@ from forebear.models.spec import ModelSpec
 from forebear.registry import model_name
 from forebear.tasks.task import Task
 from forebear.training.adaptation import Adaptation
-from forebear.training.load_model import uses_full_batch
+from forebear.training.build_learner import uses_full_batch
 from forebear.training.settings import Recipe, merge_recipe
 
 EXAMPLES_PER_STEP = 16  # on average

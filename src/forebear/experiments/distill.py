@@ -38,16 +38,16 @@ from forebear.tasks.classification import Classification
 from forebear.tasks.multiple_choice import MultipleChoice
 from forebear.tasks.tagging import SequenceTagging
 from forebear.tasks.task_batches import ExampleRows
-from forebear.training.load_model import build_task_model
-from forebear.training.run_folder import RunFolder
-from forebear.training.settings import BUDGETS, Recipe, merge_recipe
-from forebear.training.soft_targets import (
+from forebear.training.build_learner import build_task_model
+from forebear.training.distillation_objective import (
     TEACHER_SUFFIX,
     DistillationConfig,
     DistillationObjective,
     Teacher,
     mask_labels,
 )
+from forebear.training.run_folder import RunFolder
+from forebear.training.settings import BUDGETS, Recipe, merge_recipe
 from forebear.training.trainer import TrainingCallback
 
 HALVED_FIELDS = (("width",), ("width", "depth"), ("width", "depth", "table"))  # fields that are halved, tried in turn

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from forebear.capabilities import head_capabilities
 from forebear.data.corpus.corpus import Corpus
 from forebear.data.corpus.parallel import ParallelSubset, TokenizerPair
 from forebear.data.labeled.examples import TaggedExample
@@ -24,10 +25,10 @@ from forebear.data.tokenizers.train import train_tokenizer
 from forebear.experiments.plan import plan_pretraining
 from forebear.experiments.preview import pair_label_names
 from forebear.experiments.unused_settings import UNUSED_BY_LEARNER, settings_kind
-from forebear.heads import head_capabilities
 from forebear.models.spec import ModelSpec
-from forebear.objectives.batch import Batch, BatchKey, Objective
+from forebear.objectives.batch import Batch, BatchKey
 from forebear.objectives.cooccurrence import Cooccurrences
+from forebear.objectives.objective import Objective
 from forebear.registry import LINEAGE, LineageEntry, model_spec
 from forebear.tasks.tagging import SequenceTagging
 from forebear.tasks.task_batches import FullBatch

@@ -38,7 +38,7 @@ from forebear.registry import LINEAGE, model_name, model_spec, suggest
 from forebear.settings.units import parse_count
 from forebear.tasks.task import Task, task_class
 from forebear.training.adaptation import Adaptation
-from forebear.training.load_model import uses_full_batch
+from forebear.training.build_learner import uses_full_batch
 from forebear.training.settings import BUDGETS, Recipe, merge_recipe
 
 

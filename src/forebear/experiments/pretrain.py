@@ -15,7 +15,7 @@ from forebear.data.source import TextSource
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.experiments import training_run
 from forebear.experiments.plan import RECIPE_FILE_KEYS, has_field, plan_adaptation, plan_pretraining
-from forebear.experiments.tag_plans import implied_task, is_tagged_training, plan_tagging, resume_any
+from forebear.experiments.pretrain_tagger import implied_task, is_tagged_training, plan_tagging, resume_any
 from forebear.experiments.warm_start import init_from
 from forebear.inference.run import Run
 from forebear.interop import convert

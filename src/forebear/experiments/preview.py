@@ -14,20 +14,21 @@ from forebear.data.corpus.parallel import ParallelCorpus, ParallelSubset, Tokeni
 from forebear.data.corpus.subset import CorpusSplit, Subset
 from forebear.data.labeled.examples import TaggedExample
 from forebear.data.source import ProgressFn
+from forebear.data.tokenizers.bpe import readable_token
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import InputError
 from forebear.experiments.plan import AdaptPlan, PretrainPlan
-from forebear.inference.stream_decode import readable_token
-from forebear.objectives.batch import IGNORE_INDEX, Batch, BatchKey, Objective, PrepassObjective, batch_unit
+from forebear.objectives.batch import IGNORE_INDEX, Batch, BatchKey
 from forebear.objectives.cooccurrence import Cooccurrences
 from forebear.objectives.masked_tokens import MaskedTokens, word_starts
 from forebear.objectives.next_token import BidirectionalLM, NextToken
+from forebear.objectives.objective import Objective, PrepassObjective, batch_unit
 from forebear.objectives.sentence_pairs import DocSentences
 from forebear.objectives.seq2seq import SequenceToSequence
-from forebear.objectives.word_vector_batches import ContextWindows
+from forebear.objectives.token_blocks import ContextWindows
 from forebear.tasks.task_batches import FullBatch
+from forebear.training.build_learner import learner_for
 from forebear.training.learners import Learner
-from forebear.training.load_model import learner_for
 
 
 def mask_actions(batch: Batch, mask: int) -> np.ndarray:

@@ -27,7 +27,7 @@ from forebear.inference.run import Run
 from forebear.inference.translate import evaluate_translations
 from forebear.tasks.task import predict_logits
 from forebear.training.card import write_card
-from forebear.training.create_run import create_run
+from forebear.training.create_finished_run import create_run
 from forebear.training.run_folder import RunFolder
 
 MAX_BYTES, MAX_EXAMPLES, MAX_PAIRS, MAX_SENTENCES = 100_000, 2000, 200, 1000  # default limits of the measurement

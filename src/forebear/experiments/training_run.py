@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from forebear.capabilities import head_capabilities
 from forebear.data.corpus.corpus import LEDGER_FILE, TOKENIZER_FILE, Corpus
 from forebear.data.corpus.parallel import ParallelCorpus, ParallelSubset, TokenizerPair
 from forebear.data.corpus.subset import CorpusSplit, Subset
@@ -27,9 +28,8 @@ from forebear.experiments.plan import plan_adaptation as plan_adaptation
 from forebear.experiments.preview import pipeline_stages
 from forebear.experiments.run_evaluation import MAX_EVAL_BYTES, baseline_notes, leakage_notes, task_metrics
 from forebear.experiments.warm_start import MAX_SEARCHED_TEXTS, InitFrom, pretrained_rows, vector_coverage
-from forebear.heads import head_capabilities
 from forebear.models.spec import ModelSpec
-from forebear.objectives.batch import Objective, PrepassObjective
+from forebear.objectives.objective import Objective, PrepassObjective
 from forebear.objectives.seq2seq import SequenceToSequence
 from forebear.registry import model_name
 from forebear.statistical.array_pool import tune_malloc
@@ -37,15 +37,10 @@ from forebear.tasks.baselines import task_baseline
 from forebear.tasks.task import predict_logits
 from forebear.tasks.task_batches import ExampleEpochs, ExampleRows, FullBatch
 from forebear.training import diagnostics
+from forebear.training.build_learner import balanced_label_weights, learner_for, task_learner, uses_full_batch
 from forebear.training.card import write_card
 from forebear.training.learners import Learner
-from forebear.training.load_model import (
-    balanced_label_weights,
-    learner_for,
-    spill_to_run_folder,
-    task_learner,
-    uses_full_batch,
-)
+from forebear.training.ngram_store import spill_to_run_folder
 from forebear.training.run_folder import RUN_FILE, RunFolder
 from forebear.training.settings import BUDGETS, Recipe, merge_recipe
 from forebear.training.trainer import Trainer, TrainingCallback

@@ -308,7 +308,7 @@ def has_word_vectors(run: LoadedRun) -> bool:
 
 def word_matcher(run: LoadedRun) -> WordMatcher:
     """The matcher of words in texts against the word vectors of the run."""
-    from forebear.embeddings.phrases import PhraseModel
+    from forebear.embeddings.word2vec_with_phrases import PhraseModel
 
     phrases = run.network.phrases if isinstance(run.network, PhraseModel) else None
     return WordMatcher(run.word_table, run.tokenizer, phrases)

@@ -11,6 +11,7 @@ import numpy as np
 
 from forebear.errors import InputError
 from forebear.inference import beam_search as beam
+from forebear.inference.generated_text import GeneratedText
 from forebear.inference.next_tokens import BLANK_PATTERN
 from forebear.inference.predictor import eos_id, make_row
 from forebear.inference.prompt_templates import continuation_tokens
@@ -24,7 +25,7 @@ from forebear.inference.sampling import (
     sample_texts,
     stop_strings,
 )
-from forebear.inference.stream_decode import GeneratedText, TextStream
+from forebear.inference.stream_decode import TextStream
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from forebear.data.tokenizers.bpe import readable_token, token_bytes
 from forebear.data.unicode import code_points, is_han
 from forebear.errors import InputError
 from forebear.inference.measure import finite_or_none
 from forebear.inference.predictor import eos_id, make_row, reject_nan, row_log_probs
-from forebear.inference.stream_decode import readable_token, token_bytes
 from forebear.objectives.batch import token_batches
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from forebear.data.io.ledger import utf8_size
 from forebear.data.sentences import split_sentences
 from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError, require_choice
+from forebear.inference.generated_text import StopReason
 from forebear.inference.measure import finite_or_none
 from forebear.inference.next_tokens import BLANK_PATTERN, find_blank
 from forebear.inference.predictor import (
@@ -49,7 +50,6 @@ from forebear.inference.prompt_templates import (
     validate_options,
 )
 from forebear.inference.sampling import GenerationOptions, log_normalizers, require_positive, sample_texts
-from forebear.inference.stream_decode import StopReason
 from forebear.objectives.batch import token_batches
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 import numpy as np
 
+from forebear.capabilities import CAPABILITY_PHRASES, head_capabilities
 from forebear.data.corpus.subset import Subset, document_bounds
 from forebear.data.source import trained_documents
 from forebear.data.tokenizers.char_ids import base_tokenizer
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import InputError
-from forebear.heads import CAPABILITY_PHRASES, head_capabilities
 from forebear.objectives.masked_tokens import MaskedTokens
 from forebear.settings.units import parse_count
 from forebear.training.load_model import load_run_model
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from forebear.inference.embed import EmbeddedText, EmbeddingOptions, PooledTexts
     from forebear.inference.fill import FilledText
     from forebear.inference.generate import AllGenerationOptions
+    from forebear.inference.generated_text import GeneratedText
     from forebear.inference.measure import TaskEvaluation, TextEvaluation
     from forebear.inference.next_tokens import TokenPrediction
     from forebear.inference.predictor import CausalLM, Seq2Seq
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from forebear.inference.sampling import GenerationOptions
     from forebear.inference.score import ScoredText
     from forebear.inference.similarity import OutlierResult, SentenceNeighbors, Similarity
-    from forebear.inference.stream_decode import GeneratedText
     from forebear.inference.translate import TranslatedText, TranslationOptions
     from forebear.nn.encoder import Encoder
     from forebear.nn.masked_lm import MaskedLM

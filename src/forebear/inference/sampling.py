@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import numpy as np
 
 from forebear.errors import InputError
+from forebear.inference.generated_text import GeneratedText, StopReason
 from forebear.inference.predictor import eos_id, make_row, non_finite_error
-from forebear.inference.stream_decode import GeneratedText, StopReason, TextStream
+from forebear.inference.stream_decode import TextStream
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer

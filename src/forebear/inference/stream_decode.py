@@ -3,77 +3,15 @@
 from __future__ import annotations
 
 import codecs
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from forebear.data.tokenizers.bpe import token_bytes
+
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
-
-StopReason = Literal["end", "stop", "length", "choice"]
-
-
-@dataclass(frozen=True)
-class GeneratedText:
-    """A prompt and its continuation; `ids` are the generated tokens, including those of a stop string.
-
-    `sample` is the index of a sample, or the rank of a beam search hypothesis. `log_prob` and `score` are set by beam
-    search and choices only, `choices` (with probabilities) by choices only.
-    """
-
-    prompt: str
-    sample: int
-    text: str
-    ids: tuple[int, ...]
-    stop_reason: StopReason
-    log_prob: float | None = None
-    score: float | None = None
-    choices: tuple[tuple[str, float], ...] = ()
-
-    @property
-    def full_text(self) -> str:
-        """Prompt and continuation, without a doubled space between them."""
-        has_double_space = self.prompt[-1:].isspace() and self.text[:1] == " "
-        return self.prompt + self.text[1 if has_double_space else 0 :]
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values; an infinite log-probability is null."""
-        result: dict[str, Any] = {"prompt": self.prompt}
-        result |= {"sample": self.sample} if self.log_prob is None else {"rank": self.sample + 1}
-        result |= {"text": self.text, "whole": self.full_text, "tokens": len(self.ids), "ended": self.stop_reason}
-        for name, value in (("log_probability", self.log_prob), ("score", self.score)):
-            if value is not None:
-                result[name] = value if math.isfinite(value) else None
-        return {**result, "choices": dict(self.choices)} if self.choices else result
-
-
-# Byte-level BPE writes printable Latin-1 bytes as themselves and maps the others to U+0100 and up.
-_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-_OTHERS = sorted({*range(0x100)} - {*_PRINTABLE})
-BYTE_OF_CHARACTER = {chr(byte): byte for byte in _PRINTABLE} | {chr(0x100 + i): byte for i, byte in enumerate(_OTHERS)}
-
-
-def token_bytes(token: str) -> bytes:
-    """The bytes of a byte-level BPE token; an added token may be plain text."""
-    try:
-        return bytes([BYTE_OF_CHARACTER[character] for character in token])
-    except KeyError:
-        return token.encode()
-
-
-def readable_token(tokenizer: Tokenizer, token_id: int) -> str:
-    """A token in readable form: byte-level tokens as text, or as hexadecimal bytes if they are not valid UTF-8."""
-    token = tokenizer.id_to_token(token_id)
-    if tokenizer.kind != "bytepair" or token_id in tokenizer.special_ids:
-        return token
-    spelled_bytes = token_bytes(token)
-    try:
-        return spelled_bytes.decode().replace(" ", "␣").replace("\n", "⏎")
-    except UnicodeDecodeError:
-        return f"‹{spelled_bytes.hex(' ').upper()}›"
 
 
 class TextStream:

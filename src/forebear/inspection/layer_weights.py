@@ -49,7 +49,7 @@ def layer_weights(run: Run) -> list[LayerWeights]:
     """All scalar mixes of a run."""
     from torch import nn
 
-    from forebear.nn.encoder import ScalarMix
+    from forebear.nn.scalar_mix import ScalarMix
 
     task, mixes = "" if run.task is None else run.task.name, []
     for name, module in run.network.named_modules() if isinstance(run.network, nn.Module) else ():

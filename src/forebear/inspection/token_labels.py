@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from forebear.data.tokenizers.bpe import readable_token, token_bytes
 from forebear.data.unicode import code_points, is_han
 from forebear.errors import InputError
-from forebear.inference.stream_decode import readable_token, token_bytes
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer

@@ -20,7 +20,7 @@ from forebear.interop.hf_tasks import check_input_format, exported_task, importe
 from forebear.interop.word_vectors import VectorFileOptions, export_vectors, import_vectors, vector_export_note
 from forebear.registry import model_spec
 from forebear.training.adaptation import Adaptation
-from forebear.training.create_run import create_run
+from forebear.training.create_finished_run import create_run
 from forebear.training.run_folder import RunFolder
 
 if TYPE_CHECKING:

@@ -48,7 +48,7 @@ from forebear.interop.foreign_files import (
     tokenizer_of_spaced_words,
 )
 from forebear.registry import model_spec
-from forebear.training.create_run import create_run
+from forebear.training.create_finished_run import create_run
 
 if TYPE_CHECKING:
     from forebear.interop.exportable import ExportableRun

@@ -33,7 +33,7 @@ from forebear.interop.word_vectors_text import (
     zero_vector_notes,
 )
 from forebear.registry import model_spec
-from forebear.training.create_run import create_run
+from forebear.training.create_finished_run import create_run
 
 if TYPE_CHECKING:
     from forebear.interop.exportable import ExportableRun

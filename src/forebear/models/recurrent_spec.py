@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from forebear.nn.model import Model
     from forebear.nn.nnlm import WordEmbedding
     from forebear.nn.softmax import SoftmaxHead
-    from forebear.objectives.batch import Objective
+    from forebear.objectives.objective import Objective
 
 SOFTMAXES = ("full", "adaptive", "sampled")
 STATES = ("carried", "fresh")
@@ -119,7 +119,7 @@ class RecurrentSpec(ModelSpec):
     def build_task_encoder(self, tokenizer: Tokenizer, encoder_config: TaskEncoderConfig) -> Model:
         """The model's own encoder, or a task encoder over a scalar mix of its layers."""
         from forebear.nn.model import Model
-        from forebear.nn.task_encoders import ScalarMixEncoder
+        from forebear.nn.scalar_mix_encoder import ScalarMixEncoder
 
         model = self.build(tokenizer)
         if encoder_config.kind is None:

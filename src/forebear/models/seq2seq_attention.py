@@ -62,16 +62,16 @@ class Seq2SeqAttentionSpec(Seq2SeqSpec):
         return {"reversed": "both_ways"} if self.both_ways else {}
 
     def build(self, tokenizer: TokenizerPair) -> Model:  # pyright: ignore[reportIncompatibleMethodOverride]
-        from forebear.nn import attention
+        from forebear.nn import attention_scores
         from forebear.nn.model import Model
         from forebear.nn.seq2seq import AttentionEncoderDecoder, GlobalAttention, Seq2SeqDecoder, Seq2SeqEncoder
 
         inner = self.inner or self.width
         similarity = {
-            "dot": lambda: attention.DotProductScore(),
-            "bilinear": lambda: attention.BilinearScore(inner, inner, scaled=True),
-            "concatenated": lambda: attention.ConcatScore(inner, inner),
-            "perceptron": lambda: attention.AdditiveScore(inner, inner, inner),
+            "dot": lambda: attention_scores.DotProductScore(),
+            "bilinear": lambda: attention_scores.BilinearScore(inner, inner, scaled=True),
+            "concatenated": lambda: attention_scores.ConcatScore(inner, inner),
+            "perceptron": lambda: attention_scores.AdditiveScore(inner, inner, inner),
         }[self.similarity]()
         source_embedding, target_embedding, output_embedding = self.embeddings(tokenizer)
         options: dict[str, Any] = {"depth": self.depth, "inner": inner, "dropout": self.dropout}

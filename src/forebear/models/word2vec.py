@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from forebear.models import spec
 from forebear.models.spec import WordVectorSpec
-from forebear.objectives.word_vector_batches import ContextWindows
+from forebear.objectives.token_blocks import ContextWindows
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
-    from forebear.embeddings.phrases import PhraseModel
+    from forebear.embeddings.word2vec_with_phrases import PhraseModel
     from forebear.embeddings.word_table import PretrainedVectors
 
 ARCHITECTURES, OUTPUTS = ("skipgram", "cbow"), ("negatives", "tree")
@@ -92,8 +92,8 @@ class Word2VecSpec(WordVectorSpec):
             from forebear.embeddings.word_table import PretrainedVectors
 
             return PretrainedVectors(vocabulary=tokenizer.vocab_size, never=tokenizer.special_ids, width=self.width)
-        from forebear.embeddings.phrases import PhraseModel
         from forebear.embeddings.word2vec import Subwords, Word2VecModel
+        from forebear.embeddings.word2vec_with_phrases import PhraseModel
 
         def make(words: Sequence[str]) -> Word2VecModel:
             return Word2VecModel(

@@ -7,13 +7,14 @@ Shape letters, used throughout `nn`:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
+
+from forebear.nn.bptt_state import BPTTState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -139,95 +140,3 @@ class TokenHead(nn.Module):
         None; None means all tokens.
         """
         return None if target is None else supervised_tokens(target)
-
-
-# --- Truncated BPTT: hidden states carried from one window of a text to the next ---
-
-
-State = tuple[Tensor, ...]
-
-
-class BPTTState:
-    """Hidden states at the end of each text stream, by stream index.
-
-    States staged by a step take effect with `commit`, so the step can be split into micro-batches or repeated.
-    """
-
-    def __init__(self) -> None:
-        self._states: list[list[Tensor]] = []  # per layer, the parts of its state: (streams, ·)
-        self._staged: list[list[Tensor]] = []
-
-    def states_for(self, streams: Tensor, fresh: Tensor, zeros: Sequence[State]) -> list[State]:
-        """Initial states of these streams: zeros where a stream is fresh or unseen."""
-        if not self._states:
-            return list(zeros)
-        is_continued = (~fresh.bool())[:, None]
-        return [
-            tuple(torch.where(is_continued, tensors[streams], zero) for tensors, zero in zip(parts, layer, strict=True))
-            for parts, layer in zip(self._states, zeros, strict=True)
-        ]
-
-    def stage(self, streams: Tensor, states: Sequence[State]) -> None:
-        """Stage the final states of these streams."""
-        num_streams = int(streams.max()) + 1
-        if not self._staged:
-            self._staged = [[part.new_zeros(0, part.shape[1]) for part in layer] for layer in states]
-        for tensors, layer in zip(self._staged, states, strict=True):
-            for index, part in enumerate(layer):
-                if len(tensors[index]) < num_streams:
-                    padding = part.new_zeros(num_streams - len(tensors[index]), part.shape[1])
-                    tensors[index] = torch.cat((tensors[index], padding))
-                tensors[index][streams] = part.detach()
-
-    def commit(self) -> None:
-        """Make the staged states the initial states of the next step."""
-        if self._staged:
-            self._states, self._staged = self._staged, []
-
-    def clear(self) -> None:
-        self._states, self._staged = [], []
-
-    def state_tensors(self) -> dict[str, Tensor]:
-        """All states by name, for checkpoints."""
-        return {
-            f"{layer}.{index}": part for layer, parts in enumerate(self._states) for index, part in enumerate(parts)
-        }
-
-    def load(self, tensors: Mapping[str, Tensor]) -> None:
-        self.clear()
-        for name in sorted(tensors, key=lambda name: tuple(map(int, name.split(".")))):
-            layer = int(name.split(".")[0])
-            self._states += [[] for _ in range(layer + 1 - len(self._states))]
-            self._states[layer].append(tensors[name].clone())
-
-
-# --- Scalar mix of layers (ELMo, Peters et al. 2018): γ Σ softmax(s)_j · layer_j ---
-
-
-class ScalarMix(nn.Module):
-    """Learned weighted sum of the layers from `first_layer` to `depth`.
-
-    Both parameters start at zero, which is the plain mean.
-
-    `normalize`: each layer is first normalized per token to mean 0 and variance 1, so that weights are comparable.
-    """
-
-    def __init__(self, depth: int, *, normalize: bool = False, first_layer: int = 0) -> None:
-        super().__init__()
-        self.normalize, self.first_layer = normalize, first_layer
-        self.layer_bias = nn.Parameter(torch.empty(depth + 1 - first_layer, device="meta"))  # s
-        self.gain_bias = nn.Parameter(torch.empty(1, device="meta"))  # γ - 1
-
-    @property
-    def weights(self) -> Tensor:
-        """Layer weights, lowest layer first; they sum to 1."""
-        return torch.softmax(self.layer_bias, 0)
-
-    def forward(self, states: States, token_indices: Tensor) -> Tensor:
-        """(n, D) for these tokens."""
-        layers = [layer[token_indices] for layer in states.layers[self.first_layer : -1]] + [
-            states.last_at(token_indices)
-        ]
-        layers = [functional.layer_norm(layer, layer.shape[1:]) for layer in layers] if self.normalize else layers
-        mixed = torch.einsum("l,lnd->nd", self.weights, torch.stack(layers))
-        return (1 + self.gain_bias) * mixed

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from forebear.nn.embedding import InputEmbedding
-from forebear.nn.encoder import ScalarMix, States, TokenHead, supervised_tokens
+from forebear.nn.encoder import States, TokenHead, supervised_tokens
 from forebear.nn.layers import (
     ACTIVATIONS,
     DeferredEmbedding,
@@ -21,6 +21,7 @@ from forebear.nn.layers import (
     set_initial_values,
 )
 from forebear.nn.nnlm import WordEmbedding
+from forebear.nn.scalar_mix import ScalarMix
 from forebear.nn.softmax import sampled_softmax_loss, summed_cross_entropy, target_log_probs, zipf_probabilities
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from forebear.errors import ForebearError, join_errors
-from forebear.nn.encoder import BPTTState, Encoder, States
+from forebear.nn.bptt_state import BPTTState
+from forebear.nn.encoder import Encoder, States
 from forebear.nn.heads import LMHead
 from forebear.nn.layers import initial_values
 from forebear.nn.softmax import AdaptiveSoftmax

@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from forebear.nn.bptt_state import BPTTState
 from forebear.nn.char_cnn import CharCNNEmbedding
-from forebear.nn.encoder import BPTTState, Encoder, Lengths, States, to_lengths
+from forebear.nn.encoder import Encoder, Lengths, States, to_lengths
 from forebear.nn.layers import DeferredLinear, deferred_linear, set_initial_values
 from forebear.nn.lstm_scan import NO_CLIP, ClipLimits, LSTMScan, TimeOrder, time_order
 from forebear.nn.nnlm import WordEmbedding

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from forebear.errors import ForebearError
-from forebear.nn.attention import AdditiveScore, BilinearScore, ConcatScore, DotProductScore, attend_with_scores
+from forebear.nn.attention_scores import AdditiveScore, BilinearScore, ConcatScore, DotProductScore, attend_with_scores
 from forebear.nn.embedding import InputEmbedding
 from forebear.nn.encode_rows import length_batches, to_tensor
 from forebear.nn.encoder import Encoder, EncoderDecoderBase, Lengths, States, to_lengths

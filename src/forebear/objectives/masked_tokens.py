@@ -11,7 +11,8 @@ import numpy as np
 from forebear.data.corpus.subset import concat_ranges
 from forebear.data.segmentation import has_han
 from forebear.errors import InputError
-from forebear.objectives.batch import IGNORE_INDEX, Batch, BatchKey, Objective
+from forebear.objectives.batch import IGNORE_INDEX, Batch, BatchKey
+from forebear.objectives.objective import Objective
 
 if TYPE_CHECKING:
     from forebear.data.corpus.subset import Subset

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from forebear.errors import InputError
-from forebear.objectives.batch import IGNORE_INDEX, Batch, BatchKey, shuffled_positions
+from forebear.objectives.batch import IGNORE_INDEX, Batch, BatchKey
+from forebear.objectives.shuffle import shuffled_positions
 
 if TYPE_CHECKING:
     from forebear.data.corpus.subset import Subset

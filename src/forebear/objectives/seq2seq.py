@@ -9,7 +9,8 @@ import numpy as np
 
 from forebear.data.corpus.subset import concat_ranges
 from forebear.errors import InputError
-from forebear.objectives.batch import Batch, BatchKey, balanced_splits, shuffled_positions
+from forebear.objectives.batch import Batch, BatchKey, balanced_splits
+from forebear.objectives.shuffle import shuffled_positions
 
 if TYPE_CHECKING:
     from forebear.data.corpus.parallel import ParallelSubset

@@ -12,7 +12,7 @@ import numpy as np
 from forebear.data.unicode import SHAPES
 from forebear.errors import ForebearError, InputError
 from forebear.statistical.feature_matrix import SparseMatrix, stack_rows
-from forebear.statistical.ngram.counts import NgramIndex
+from forebear.statistical.ngram.index import NgramIndex
 
 # --- Rows of tokens ---
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from forebear.data.tokenizers.tokenizer import Tokenizer
-    from forebear.nn.encoder import ScalarMix
     from forebear.nn.model import Model
+    from forebear.nn.scalar_mix import ScalarMix
 
 # The task registry: name → module:class.
 TASKS = {
@@ -48,7 +48,7 @@ class HeadSpec:
     weights: tuple[float, ...] | None = None  # of the classes
 
     def make_mix(self) -> ScalarMix | None:
-        from forebear.nn.encoder import ScalarMix
+        from forebear.nn.scalar_mix import ScalarMix
 
         return ScalarMix(self.depth) if self.features else None
 

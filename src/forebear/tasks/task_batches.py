@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from forebear.errors import InputError
-from forebear.objectives.batch import IGNORE_INDEX, Batch, BatchKey, TargetArrays, balanced_splits, shuffled_positions
+from forebear.objectives.batch import IGNORE_INDEX, Batch, BatchKey, TargetArrays, balanced_splits
+from forebear.objectives.shuffle import shuffled_positions
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from forebear.nn.layers import deferred_linear
 from forebear.nn.model import Model, StateDict
 from forebear.nn.softmax import row_slices
 from forebear.nn.transformer import Transformer, TransformerBlock
+from forebear.training.distillation_objective import DistillationConfig
 from forebear.training.gradient import GradientLearner
-from forebear.training.soft_targets import DistillationConfig
 
 PROJECTION_FILE = "projected.safetensors"  # projections between layers of unequal size, for training only
 MIN_LOGIT = -1e4  # in place of -inf, so that differences stay finite

@@ -19,7 +19,8 @@ from types import FrameType, TracebackType
 from typing import Any, Protocol
 
 from forebear.errors import UserInterrupt
-from forebear.objectives.batch import BatchKey, Objective, batch_unit
+from forebear.objectives.batch import BatchKey
+from forebear.objectives.objective import Objective, batch_unit
 from forebear.training.checkpoint import Checkpoint
 from forebear.training.diagnostics import Diagnostics, NonFiniteLossError
 from forebear.training.learners import Learner

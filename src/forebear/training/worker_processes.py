@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import recv_handle, send_handle
 from typing import TYPE_CHECKING, Any, Protocol
 
-from forebear.data.io.child_processes import child_environment, python_command
+from forebear.data.io.python_command import child_environment, python_command
 from forebear.errors import ForebearError, InputError, UserInterrupt
 from forebear.training.learners import Learner
 

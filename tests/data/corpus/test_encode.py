@@ -49,7 +49,7 @@ def test_bytes_without_tokens_are_counted_with_a_neighbor_sentence(
     folder = tmp_path_factory.mktemp("parts")
     (folder / "r.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in [*texts, "end"]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("forebear.data.io.documents.PART_CHARACTERS", part)
+        patch.setattr("forebear.data.io.document.PART_CHARACTERS", part)
         patch.setattr(shards, "SHARD_CHARACTERS", shard)
         documents, _ = read_documents(folder / "r.jsonl")
         corpus = prepare_corpus([folder / "r.jsonl"], wordpiece_tokenizer, sentences=mode, to=folder / "c", workers=1)
@@ -70,7 +70,7 @@ def test_whole_documents_have_the_tokens_of_the_unsplit_text(data, tmp_path, mon
     for number, document in enumerate(documents):
         assert np.array_equal(corpus.document_ids(number), gpt2.encode(document.text).ids), document.text[:50]
     assert np.array_equal(corpus.sentences, corpus.document_starts)
-    monkeypatch.setattr("forebear.data.io.documents.PART_CHARACTERS", 10_000)
+    monkeypatch.setattr("forebear.data.io.document.PART_CHARACTERS", 10_000)
     parts, _ = read_documents(tmp_path / "r.jsonl")
     assert len(parts) > len(documents)
     corpus_of_parts = prepare_corpus([tmp_path / "r.jsonl"], gpt2, sentences="whole", to=tmp_path / "parts")

@@ -80,7 +80,7 @@ def test_long_document_read_in_parts_stays_one_document(tmp_path, wordpiece_toke
     text = tmp_path / "long.txt"
     text.write_text("short one.\n\n" + "\n".join(f"line {n} of a long text。" for n in range(300)) + "\n\nlast.")
     unsplit = prepare_corpus([text], wordpiece_tokenizer, to=tmp_path / "whole")
-    monkeypatch.setattr("forebear.data.io.documents.PART_CHARACTERS", 500)
+    monkeypatch.setattr("forebear.data.io.document.PART_CHARACTERS", 500)
     monkeypatch.setattr(shards, "SHARD_CHARACTERS", 700)
     in_parts = prepare_corpus([text], wordpiece_tokenizer, to=tmp_path / "cut", workers=2)
     for name in ("ids", "sentences", "documents", "unknown"):

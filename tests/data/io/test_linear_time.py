@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import forebear.data
-from forebear.data.io.documents import Document
+from forebear.data.io.document import Document
 from forebear.data.io.files import find_sources
 from forebear.data.io.ledger import Ledger
 from forebear.data.io.text_formats import TextFormat

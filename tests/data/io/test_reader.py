@@ -9,7 +9,7 @@ import zstandard
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from forebear.data.io import documents as documents_module
+from forebear.data.io import document as documents_module
 from forebear.data.io.files import GZIP, ZSTD
 from forebear.errors import InputError
 from story_corpus import read_documents, read_texts
@@ -200,7 +200,7 @@ def test_document_starting_with_nul_characters_is_kept(file):
 
 
 def test_long_tagged_lines_are_split_between_words(file, monkeypatch):
-    monkeypatch.setattr("forebear.data.io.documents.PART_CHARACTERS", 40)
+    monkeypatch.setattr("forebear.data.io.document.PART_CHARACTERS", 40)
     path = file("好/a  。/w  " * 100)
     for division in ("blank", "lines"):
         assert "".join(read_texts(path, format="tagged", documents=division)) == "好。" * 100
@@ -287,7 +287,7 @@ def test_documents_do_not_depend_on_block_and_part_size(tmp_path_factory, lines,
     documents, _ = read_documents(path)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("forebear.data.io.files.BLOCK_BYTES", block)
-        patch.setattr("forebear.data.io.documents.PART_CHARACTERS", part)
+        patch.setattr("forebear.data.io.document.PART_CHARACTERS", part)
         pieces, _ = read_documents(path)
     joined, line_numbers = [], []
     for piece in pieces:

@@ -17,11 +17,12 @@ from forebear.errors import InputError
 from forebear.inference.run import Run
 from forebear.inspection.layer_weights import layer_names, layer_weights
 from forebear.models.elmo import ElmoSpec
-from forebear.nn.encoder import ScalarMix, States
+from forebear.nn.encoder import States
 from forebear.nn.model import Model
-from forebear.nn.task_encoders import ScalarMixEncoder
+from forebear.nn.scalar_mix import ScalarMix
+from forebear.nn.scalar_mix_encoder import ScalarMixEncoder
 from forebear.tasks import task as predicting
-from forebear.training.load_model import build_task_model
+from forebear.training.build_learner import build_task_model
 from forebear.training.run_folder import RunFolder
 from small_runs import open_small_run, small_tokenizer, train_small_run
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from forebear.data.corpus.prepare import prepare_corpus
-from forebear.data.io import documents
 from forebear.data.io.text_formats import TextFormat
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.experiments.comparison.compressors import (
@@ -51,7 +50,7 @@ def test_split_text_splits_one_document_where_a_corpus_does(book, tmp_path, shar
 
 
 def test_split_text_keeps_documents_read_in_parts_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "PART_CHARACTERS", 1000)
+    monkeypatch.setattr("forebear.data.io.document.PART_CHARACTERS", 1000)
     path = tmp_path / "long.txt"
     rng = random.Random(0)
     words = ["".join(rng.choices(string.ascii_lowercase, k=5)) for _ in range(300)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from small_ngram_models import END, PADDING, VOCABULARY, count, counted_model, skewed_texts, text_lists
 
 from forebear.errors import ForebearError, InputError
-from forebear.statistical.ngram.counts import NgramIndex
+from forebear.statistical.ngram.index import NgramIndex
 from forebear.statistical.ngram.language_model import NgramModel
 
 

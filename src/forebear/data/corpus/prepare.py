@@ -22,9 +22,9 @@ from forebear.data.corpus.corpus import CORPUS_FILE, CORPUS_FORMAT, DROPPED_FILE
 from forebear.data.corpus.document_encoder import DocumentEncoder, EncodedShard, combine_hashes, document_hash
 from forebear.data.corpus.shards import finish_corpus, merge_shards
 from forebear.data.entities import ENTITY_TAGS, EntityDictionary
-from forebear.data.io import atomic, documents
+from forebear.data.io import atomic, document
 from forebear.data.io.atomic import atomic_write, cache_folder, explain_disk_errors
-from forebear.data.io.documents import Document, with_continuation
+from forebear.data.io.document import Document, with_continuation
 from forebear.data.io.files import Paths, ProgressFn, find_sources, sources_digest
 from forebear.data.io.ledger import Ledger
 from forebear.data.io.text_formats import TextFormat
@@ -106,7 +106,7 @@ class SinglePassText:
                 self._word_numbers.resize(max(self._num_words, len(self._word_numbers) * 3 // 2), refcheck=False)
             self._word_numbers[start : self._num_words] = shard.ids
             self._shards.append(replace(shard, ids=shard.ids[:0].copy()))
-            yield from (document.text for document in run)
+            yield from (part.text for part in run)
 
     @property
     def word_counts(self) -> WordCounts:
@@ -152,9 +152,9 @@ def document_hashes(paths: Paths, text_format: TextFormat) -> tuple[np.ndarray, 
     sizes: list[int] = []
     part_hashes: list[int] = []
     num_bytes = 0
-    for document, continues in with_continuation(text_format.documents_in(find_sources(paths), Ledger())):
-        part_hashes.append(document_hash(document))
-        num_bytes += document.utf8_size
+    for part, continues in with_continuation(text_format.documents_in(find_sources(paths), Ledger())):
+        part_hashes.append(document_hash(part))
+        num_bytes += part.utf8_size
         if not continues:
             hashes.append(combine_hashes(part_hashes))
             sizes.append(num_bytes)
@@ -292,7 +292,7 @@ def _identity(encoder: DocumentEncoder, text_format: TextFormat, fingerprint: So
     if text_format.format == "tagged":
         entities["entity_tags"] = sorted(ENTITY_TAGS)
     return {
-        "format": [CORPUS_FORMAT, shards.SHARD_CHARACTERS, documents.PART_CHARACTERS, sentences.SENTENCE_RULES_VERSION],
+        "format": [CORPUS_FORMAT, shards.SHARD_CHARACTERS, document.PART_CHARACTERS, sentences.SENTENCE_RULES_VERSION],
         "forebear": __version__,
         "reading": asdict(text_format),
         "forms": fingerprint.format_digest,

@@ -18,7 +18,7 @@ from forebear.data.corpus.corpus import CORPUS_FILE, CORPUS_FORMAT, DROPPED_FILE
 from forebear.data.corpus.document_encoder import NO_TOKENS_REASON, DocumentEncoder, EncodedShard, combine_hashes
 from forebear.data.io.arrays import NpyAppender
 from forebear.data.io.atomic import atomic_write, explain_disk_errors, sync_file, sync_folder, write_json
-from forebear.data.io.documents import Document, batches_by_size
+from forebear.data.io.document import Document, batches_by_size
 from forebear.data.io.ledger import Ledger
 from forebear.errors import ForebearError, InputError
 

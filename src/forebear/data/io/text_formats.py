@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from forebear.data.entities import ENTITY_TAGS, EntityCollector
-from forebear.data.io.documents import (
+from forebear.data.io.document import (
     SPLIT_AFTER,
     Document,
     document_parts,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
-from forebear.data.io.child_processes import child_environment, python_command
+from forebear.data.io.python_command import child_environment, python_command
 from forebear.errors import ForebearError
 
 Job = TypeVar("Job")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -19,6 +19,10 @@ from forebear.data.tokenizers.tokenizer_json import (
 )
 from forebear.data.tokenizers.word_level import segment_boundaries, split_at
 from forebear.data.unicode import replace_surrogates
+
+if TYPE_CHECKING:
+    from forebear.data.tokenizers.tokenizer import Tokenizer
+
 
 # The longest run of letters that the trainer gets as one word, except Chinese; longer ones are split.
 MAX_RUN_LENGTH = 32
@@ -75,3 +79,33 @@ def bpe_spec(
         decoder={"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
         **settings,
     )
+
+
+# Byte-level BPE writes printable Latin-1 bytes as themselves and maps the others to U+0100 and up.
+_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+
+
+_OTHERS = sorted({*range(0x100)} - {*_PRINTABLE})
+
+
+BYTE_OF_CHARACTER = {chr(byte): byte for byte in _PRINTABLE} | {chr(0x100 + i): byte for i, byte in enumerate(_OTHERS)}
+
+
+def token_bytes(token: str) -> bytes:
+    """The bytes of a byte-level BPE token; an added token may be plain text."""
+    try:
+        return bytes([BYTE_OF_CHARACTER[character] for character in token])
+    except KeyError:
+        return token.encode()
+
+
+def readable_token(tokenizer: Tokenizer, token_id: int) -> str:
+    """A token in readable form: byte-level tokens as text, or as hexadecimal bytes if they are not valid UTF-8."""
+    token = tokenizer.id_to_token(token_id)
+    if tokenizer.kind != "bytepair" or token_id in tokenizer.special_ids:
+        return token
+    spelled_bytes = token_bytes(token)
+    try:
+        return spelled_bytes.decode().replace(" ", "␣").replace("\n", "⏎")
+    except UnicodeDecodeError:
+        return f"‹{spelled_bytes.hex(' ').upper()}›"

@@ -8,7 +8,7 @@ from itertools import repeat
 
 import numpy as np
 
-from forebear.data.io.documents import batches_by_size
+from forebear.data.io.document import batches_by_size
 from forebear.data.tokenizers.pretokens import WhitespaceWords, worth_compiling
 from forebear.errors import InputError
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from forebear.errors import InputError
-from forebear.statistical.ngram.counts import NgramIndex, corrupt_error
+from forebear.statistical.ngram.index import NgramIndex, corrupt_error
 from forebear.statistical.ngram.smoothing import LogProbLevel, LogProbLevels
 
 NO_TOKEN = -1  # no token's id

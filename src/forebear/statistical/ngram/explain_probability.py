@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from forebear.statistical.ngram import smoothing
-from forebear.statistical.ngram.counts import ABSENT, NgramCounts, NgramIndex
+from forebear.statistical.ngram.counts import NgramCounts
+from forebear.statistical.ngram.index import ABSENT, NgramIndex
 from forebear.statistical.ngram.language_model import NgramModel
 from forebear.statistical.ngram.smoothing import KneserNeyLevel, SmoothedLevel, min_count_for
 

@@ -20,7 +20,7 @@ from forebear.kernels.jit import compile_kernel
 from forebear.kernels.ngram_layout import HIGHEST_ORDER_NGRAMS_PER_LINE, NGRAMS_PER_LINE, SPARE_LINES, WORDS_PER_LINE
 from forebear.statistical.array_pool import UNBOUNDED_POOL, ArrayPool
 from forebear.statistical.ngram.backoff import PROBABILITY_TOLERANCE
-from forebear.statistical.ngram.counts import NgramIndex
+from forebear.statistical.ngram.index import NgramIndex
 from forebear.statistical.ngram.smoothing import PROGRESS_NGRAMS, LogProbLevels
 
 FORMAT = "forebear-ngrams/3"

@@ -14,8 +14,9 @@ from forebear.errors import ForebearError, InputError
 from forebear.numerics import require_names
 from forebear.statistical.array_pool import save_arrays
 from forebear.statistical.ngram.backoff import BackoffTable, split_rows
-from forebear.statistical.ngram.counts import MIN_COMPILED_NGRAMS, NgramCounter, NgramCounts, NgramIndex, add_borders
+from forebear.statistical.ngram.counts import NgramCounter, NgramCounts, add_borders
 from forebear.statistical.ngram.hash_table import NgramStore
+from forebear.statistical.ngram.index import MIN_COMPILED_NGRAMS, NgramIndex
 from forebear.statistical.ngram.smoothing import (
     Discounts,
     LogProbLevels,

@@ -12,7 +12,8 @@ from forebear.data.io.arrays import release_pages
 from forebear.errors import InputError
 from forebear.kernels.jit import compile_kernel
 from forebear.statistical.array_pool import UNBOUNDED_POOL, ArrayPool
-from forebear.statistical.ngram.counts import MIN_COMPILED_NGRAMS, NgramCounts, NgramIndex
+from forebear.statistical.ngram.counts import NgramCounts
+from forebear.statistical.ngram.index import MIN_COMPILED_NGRAMS, NgramIndex
 
 NGRAMS_PER_BLOCK = 1 << 16  # n-grams whose probabilities are computed at once
 PROGRESS_NGRAMS = 1 << 20  # n-grams after which pages of mapped files are released

@@ -9,7 +9,8 @@ import numpy as np
 
 from forebear.data.corpus.subset import Subset
 from forebear.errors import InputError
-from forebear.objectives.batch import Batch, BatchKey, shuffled_positions
+from forebear.objectives.batch import Batch, BatchKey
+from forebear.objectives.shuffle import shuffled_positions
 from forebear.objectives.whole_texts import require_text_unit
 
 

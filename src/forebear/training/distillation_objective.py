@@ -11,8 +11,9 @@ import numpy as np
 
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import InputError
-from forebear.objectives.batch import IGNORE_INDEX, Batch, BatchKey, Objective, TargetArrays
+from forebear.objectives.batch import IGNORE_INDEX, Batch, BatchKey, TargetArrays
 from forebear.objectives.input_format import InputFormat
+from forebear.objectives.objective import Objective
 from forebear.tasks.task import ProgressFn, Task, predict_logits
 from forebear.tasks.task_batches import ExampleRows
 

@@ -1,0 +1,81 @@
+"""The hash table of a large n-gram model in its run folder: built after counting, verified, memory-mapped."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from forebear.data.io.arrays import map_safetensors
+from forebear.data.io.atomic import cache_folder
+from forebear.statistical.ngram.hash_table import stamp_store
+from forebear.statistical.ngram.language_model import NgramModel
+from forebear.training.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    pass
+
+
+NGRAM_STORE_FILE = "ngrams.table"
+
+
+@contextmanager
+def spill_to_run_folder(network: Any, folder: RunFolder) -> Iterator[None]:
+    """While n-grams are counted, spills what does not fit into memory to the run folder; finally builds the table."""
+    if not isinstance(network, NgramModel):
+        yield
+        return
+    network.store_file = folder.path / NGRAM_STORE_FILE
+    _remove_leftovers(folder)
+    with tempfile.TemporaryDirectory(prefix=".counts-", dir=folder.path) as spill_folder:
+        network.counter.folder = Path(spill_folder)
+        yield
+        save_ngram_store(network, folder)
+        network.counter.folder = None
+
+
+def save_ngram_store(network: NgramModel, folder: RunFolder) -> None:
+    """Builds the hash table of a run's weights if the model is large and the folder is writable."""
+    file = folder.path / NGRAM_STORE_FILE
+    if network.counter.folder is None:  # no process is counting here
+        _remove_leftovers(folder)
+    try:
+        if (table := network.build_store(file)) is not None:
+            stamp_store(file, folder.metadata["weights"]["sha256"])
+            _mark_verified(file)
+            if network.is_imported:  # its probabilities are nowhere else in memory
+                network.use_store(table, lambda: _memory_map_weights(folder))
+        else:
+            file.unlink(missing_ok=True)  # left by an earlier model
+    except OSError:
+        network.store_file = None
+
+
+def _mark_verified(file: Path) -> None:
+    """Records that this file is valid as long as it does not change."""
+    with suppress(OSError):  # without a cache it is only verified again
+        mark = _verification_mark(file)
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+
+
+def _verification_mark(file: Path) -> Path:
+    stat = file.stat()
+    stamp = (str(file.resolve()), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+    return cache_folder() / "tables" / hashlib.sha256(repr(stamp).encode()).hexdigest()
+
+
+def _remove_leftovers(folder: RunFolder) -> None:
+    """Removes the files of killed processes."""
+    for leftover in folder.path.glob(".counts-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    for leftover in folder.path.glob(f".{NGRAM_STORE_FILE}.*.tmp"):
+        leftover.unlink(missing_ok=True)
+
+
+def _memory_map_weights(folder: RunFolder) -> dict[str, Any]:
+    return map_safetensors(folder.verified_weights()[0])[1]
