@@ -10,11 +10,21 @@ from typing import NamedTuple
 
 import numpy as np
 
+from forebear.kernels import float_text
+from forebear.kernels.float_text import (
+    DOT,
+    MINUS,
+    NEWLINE,
+    PLUS,
+    POWERS_OF_TEN,
+    SMALL_E,
+    SPACE,
+    ZERO,
+    parse_number,
+)  # fmt: skip
 from forebear.kernels.jit import compile_kernel, inline_kernel
 
-POWERS_OF_TEN = np.array([float(f"1e{power}") for power in range(61)])
-MAX_MANTISSA = 10**17  # digits beyond are not looked at
-SPACE, TAB, CARRIAGE_RETURN, NEWLINE, DOT, PLUS, MINUS, ZERO, SMALL_E = (ord(letter) for letter in " \t\r\n.+-0e")
+TAB, CARRIAGE_RETURN = (ord(letter) for letter in "\t\r")
 # hashes: FNV-1a's numbers
 FNV_BASIS = np.uint64(0xCBF29CE484222325)
 FNV_PRIME = np.uint64(0x100000001B3)
@@ -56,7 +66,7 @@ def parse_unigram_lines(
     pool = np.empty(len(text) - offset, np.uint8)
     unparsed = np.empty((MAX_UNPARSED, 2), np.int64)
     is_highest_order = backoffs is None
-    kernel = compile_kernel(parse_unigrams_kernel, bare=True)
+    kernel = compile_kernel(parse_unigrams_kernel, bare=True, beside=(float_text,))
     count, offset, pool_size, num_unparsed = kernel(
         text, offset, logs, logs if is_highest_order else backoffs, is_highest_order, pool, unparsed, POWERS_OF_TEN
     )
@@ -68,58 +78,15 @@ def parse_ngram_lines(
 ) -> tuple[int, int, np.ndarray]:
     """Parse lines of n words into rows (size, n), as `parse_unigram_lines` does."""
     unparsed, is_highest_order = np.empty((MAX_UNPARSED, 2), np.int64), backoffs is None
-    kernel = compile_kernel(parse_ngrams_kernel, bare=True)
+    kernel = compile_kernel(parse_ngrams_kernel, bare=True, beside=(float_text,))
+    weights = logs if is_highest_order else backoffs
     count, offset, num_unparsed = kernel(
-        text,
-        offset,
-        words,
-        rows,
-        logs,
-        logs if is_highest_order else backoffs,
-        is_highest_order,
-        unparsed,
-        POWERS_OF_TEN,
+        text, offset, words, rows, logs, weights, is_highest_order, unparsed, POWERS_OF_TEN
     )
     return count, offset, unparsed[:num_unparsed]
 
 
 # -- parts of a line
-
-
-@inline_kernel
-def _parse_number(text, offset, powers_of_ten):
-    """The number at an offset, the offset of its end, and whether it has the usual form."""
-    is_negative = text[offset] == MINUS
-    offset += 1 if is_negative or text[offset] == PLUS else 0
-    mantissa, num_digits, power, has_point = np.int64(0), 0, 0, 0
-    while True:
-        digit = np.int64(text[offset]) - ZERO
-        if 0 <= digit <= 9:
-            num_digits += 1
-            if mantissa < MAX_MANTISSA:
-                mantissa = mantissa * 10 + digit
-                power -= has_point
-            else:
-                power += 1 - has_point
-        elif text[offset] == DOT and has_point == 0:
-            has_point = 1
-        else:
-            break
-        offset += 1
-    if num_digits > 0 and (text[offset] | 32) == SMALL_E:
-        offset += 1
-        is_negative_exponent = text[offset] == MINUS
-        offset += 1 if is_negative_exponent or text[offset] == PLUS else 0
-        num_digits, exponent = 0, 0  # of the power
-        while 0 <= np.int64(text[offset]) - ZERO <= 9:
-            exponent = min(exponent * 10 + np.int64(text[offset]) - ZERO, 9999)
-            num_digits += 1
-            offset += 1
-        power += -exponent if is_negative_exponent else exponent
-    if num_digits == 0 or abs(power) >= len(powers_of_ten):
-        return 0.0, offset, False
-    value = mantissa * powers_of_ten[power] if power >= 0 else mantissa / powers_of_ten[-power]
-    return -value if is_negative else value, offset, True
 
 
 @inline_kernel
@@ -142,7 +109,7 @@ def _parse_backoff(text, offset, powers_of_ten):
     offset = _skip_spaces(text, offset)
     if _is_line_end(text, offset):
         return 0.0, offset, True
-    value, offset, is_valid = _parse_number(text, offset, powers_of_ten)
+    value, offset, is_valid, _ = parse_number(text, offset, powers_of_ten)
     offset = _skip_spaces(text, offset)
     return value, offset, is_valid and _is_line_end(text, offset)
 
@@ -205,7 +172,7 @@ def parse_unigrams_kernel(text, offset, logs, backoffs, is_highest_order, pool, 
     count, pool_size, num_unparsed = 0, 0, 0
     while count < len(logs) and offset < len(text) and num_unparsed < len(unparsed):
         line_start = offset
-        log_prob, offset, is_valid = _parse_number(text, _skip_spaces(text, offset), powers_of_ten)
+        log_prob, offset, is_valid, _ = parse_number(text, _skip_spaces(text, offset), powers_of_ten)
         word_start = _skip_spaces(text, offset)
         offset = _find_word_end(text, word_start)
         backoff, line_end, is_backoff_valid = _parse_backoff(text, offset, powers_of_ten)
@@ -234,7 +201,7 @@ def parse_ngrams_kernel(text, offset, words, rows, logs, backoffs, is_highest_or
     count, num_unparsed, width = 0, 0, rows.shape[1]
     while count < len(rows) and offset < len(text) and num_unparsed < len(unparsed):
         line_start = offset
-        log_prob, offset, is_valid = _parse_number(text, _skip_spaces(text, offset), powers_of_ten)
+        log_prob, offset, is_valid, _ = parse_number(text, _skip_spaces(text, offset), powers_of_ten)
         is_valid = is_valid and log_prob <= 0
         column = 0
         while is_valid and column < width:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from forebear.kernels.jit import compile_kernel
+from forebear.kernels.jit import compile_kernel, inline_kernel
 
 POWERS_OF_TEN = np.array([float(f"1e{power}") for power in range(61)])
 MAX_EXACT_POWER = 22  # up to here float64 holds them exactly
@@ -39,42 +39,51 @@ def parse_decimals_kernel(text: np.ndarray, rows: np.ndarray, powers_of_ten: np.
             offset += 1
         word_end, is_valid, column = offset, offset > line_start, 0
         while is_valid and column < rows.shape[1] and text[offset] == SPACE:
-            offset += 1
-            sign = -1.0 if text[offset] == MINUS else 1.0
-            offset += 1 if text[offset] == MINUS or text[offset] == PLUS else 0
-            mantissa, num_digits, power, has_point = 0, 0, 0, False
-            while True:
-                digit = np.int64(text[offset]) - ZERO
-                if 0 <= digit <= 9:
-                    num_digits += 1
-                    fits = mantissa < MAX_MANTISSA
-                    mantissa = mantissa * 10 + digit if fits else mantissa
-                    power += int(not fits) - int(has_point)
-                elif text[offset] == DOT and not has_point:
-                    has_point = True
-                else:
-                    break
-                offset += 1
-            if num_digits and (text[offset] | 32) == SMALL_E:
-                offset += 1
-                is_negative_exponent = text[offset] == MINUS
-                offset += 1 if is_negative_exponent or text[offset] == PLUS else 0
-                num_digits, exponent = 0, 0  # of the power
-                while 0 <= np.int64(text[offset]) - ZERO <= 9:
-                    exponent = min(exponent * 10 + np.int64(text[offset]) - ZERO, 9999)
-                    num_digits += 1
-                    offset += 1
-                power += -exponent if is_negative_exponent else exponent
-            is_valid = num_digits > 0 and abs(power) < len(powers_of_ten)
-            if is_valid:
-                value = sign * (mantissa * powers_of_ten[power] if power >= 0 else mantissa / powers_of_ten[-power])
-                rows[row, column] = value
-                if mantissa >= MAX_EXACT_INTEGER or abs(power) > MAX_EXACT_POWER:
-                    is_valid = np.float32(value * (1 - RELATIVE_ERROR)) == np.float32(value * (1 + RELATIVE_ERROR))
-                column += 1
+            value, offset, is_valid, is_exact = parse_number(text, offset + 1, powers_of_ten)
+            rows[row, column] = value
+            if is_valid and not is_exact:
+                is_valid = np.float32(value * (1 - RELATIVE_ERROR)) == np.float32(value * (1 + RELATIVE_ERROR))
+            column += 1
         if is_valid and column == rows.shape[1] and text[offset] == NEWLINE:
             ends[row] = word_end
         while text[offset] != NEWLINE:
             offset += 1
         offset += 1
     return ends
+
+
+@inline_kernel
+def parse_number(text, offset, powers_of_ten):
+    """The number at an offset, the offset of its end, whether it has the usual form, and whether it is rounded once."""
+    is_negative = text[offset] == MINUS
+    offset += 1 if is_negative or text[offset] == PLUS else 0
+    mantissa, num_digits, power, has_point = np.int64(0), 0, 0, 0
+    while True:
+        digit = np.int64(text[offset]) - ZERO
+        if 0 <= digit <= 9:
+            num_digits += 1
+            if mantissa < MAX_MANTISSA:
+                mantissa = mantissa * 10 + digit
+                power -= has_point
+            else:
+                power += 1 - has_point
+        elif text[offset] == DOT and has_point == 0:
+            has_point = 1
+        else:
+            break
+        offset += 1
+    if num_digits > 0 and (text[offset] | 32) == SMALL_E:
+        offset += 1
+        is_negative_exponent = text[offset] == MINUS
+        offset += 1 if is_negative_exponent or text[offset] == PLUS else 0
+        num_digits, exponent = 0, 0  # of the power
+        while 0 <= np.int64(text[offset]) - ZERO <= 9:
+            exponent = min(exponent * 10 + np.int64(text[offset]) - ZERO, 9999)
+            num_digits += 1
+            offset += 1
+        power += -exponent if is_negative_exponent else exponent
+    if num_digits == 0 or abs(power) >= len(powers_of_ten):
+        return 0.0, offset, False, False
+    value = mantissa * powers_of_ten[power] if power >= 0 else mantissa / powers_of_ten[-power]
+    is_exact = mantissa < MAX_EXACT_INTEGER and abs(power) <= MAX_EXACT_POWER
+    return -value if is_negative else value, offset, True, is_exact

@@ -79,12 +79,11 @@ def draw_windows(text, source, window, part, windows, index, targets_per_window,
         left, right = max(ends[row - 1] if row else 0, position - reach), min(ends[row], position + reach + 1)
         target_start, word, num_targets = index * targets_per_window, tokens[position], 0
         if right - left > 1 and len(stream):
-            windows.targets[target_start], windows.signs[target_start], num_targets = (word, 1, 1 + source.negatives)
+            windows.targets[target_start], windows.signs[target_start], num_targets = word, 1, 1 + source.negatives
             for slot in range(target_start + 1, target_start + num_targets):
                 windows.targets[slot] = stream[stream_position]
-                windows.signs[slot] = (
-                    0 if stream[stream_position] == word else -1
-                )  # the word itself is no negative sample
+                # The word itself is no negative sample.
+                windows.signs[slot] = 0 if stream[stream_position] == word else -1
                 stream_position = stream_position + 1 if stream_position + 1 < len(stream) else 0
         elif right - left > 1:
             begin, num_targets = source.indptr[word], source.indptr[word + 1] - source.indptr[word]
@@ -94,7 +93,7 @@ def draw_windows(text, source, window, part, windows, index, targets_per_window,
         blocks = -(-num_targets // len(target_block))
         for slot in range(target_start + num_targets, target_start + blocks * len(target_block)):
             windows.targets[slot], windows.signs[slot] = 0, 0
-        windows.context_starts[index], windows.context_ends[index], windows.blocks[index] = (left, right, blocks)
+        windows.context_starts[index], windows.context_ends[index], windows.blocks[index] = left, right, blocks
         index += 1
 
 
@@ -127,21 +126,43 @@ class SGNSWorkspace(NamedTuple):
     report_mask: int  # a window reports its loss if its position & report_mask is 0
 
 
-@inline_kernel
-def score_window(workspace, mean, inputs, row_ids, shift, position, index, left, num_contexts, start, mean_row):
-    """Score the context words from position `left` on, or their mean; returns the number of scores.
+class VectorRows(NamedTuple):
+    """Vectors of the words of a text: the word at position p has row row_ids[p - shift] of the table."""
 
-    The row of the word at position p is row_ids[p - shift]; `mean` is None or True; `mean_row` is the row for the mean.
+    table: np.ndarray  # (rows, width)
+    row_ids: np.ndarray  # (n,) int32
+    shift: int
+
+
+class Window(NamedTuple):
+    """A word of the text and its context words, which are `num_contexts` words from position `left` on without it."""
+
+    position: int
+    batch_index: int
+    left: int
+    num_contexts: int  # 0 if there is nothing to learn
+
+
+@inline_kernel
+def window_at(workspace, position, index):
+    left, windows = workspace.windows.context_starts[index], workspace.windows
+    return Window(position, index, left, windows.context_ends[index] - left - 1 if windows.blocks[index] else 0)
+
+
+@inline_kernel
+def score_window(workspace, mean, rows, window, start, mean_row):
+    """Score the context words of a window, or their mean; returns the number of scores.
+
+    `mean` is None or True; `mean_row` is the row of the buffer for the mean.
     """
     windows, buffers, target_block = workspace.windows, workspace.buffers, workspace.target_block
-    block_size, num_rows = len(target_block), num_contexts
+    block_size, num_rows = len(target_block), window.num_contexts
+    begin, skip = window.left - rows.shift, window.position - window.left
     if mean is not None:
-        num_rows = 1
-        average_rows(
-            inputs, row_ids, left - shift, position - left, num_contexts, buffers.means, mean_row, 0, inputs.shape[1]
-        )
-    for block in range(windows.blocks[index]):
-        target = index * workspace.targets_per_window + block * block_size
+        num_rows, width = 1, rows.table.shape[1]
+        average_rows(rows.table, rows.row_ids, begin, skip, window.num_contexts, buffers.means, mean_row, 0, width)
+    for block in range(windows.blocks[window.batch_index]):
+        target = window.batch_index * workspace.targets_per_window + block * block_size
         gradient_start = start + block * num_rows * block_size
         repeat_signs(buffers.signs, gradient_start, windows.signs, target, num_rows, target_block)
         if mean is not None:
@@ -151,23 +172,22 @@ def score_window(workspace, mean, inputs, row_ids, shift, position, index, left,
             )  # fmt: skip
         else:
             score_rows(
-                inputs, row_ids, left - shift, position - left, num_rows, workspace.outputs, windows.targets, target,
+                rows.table, rows.row_ids, begin, skip, num_rows, workspace.outputs, windows.targets, target,
                 buffers.gradients, gradient_start, target_block,
             )  # fmt: skip
-    return windows.blocks[index] * num_rows * block_size
+    return windows.blocks[window.batch_index] * num_rows * block_size
 
 
 @inline_kernel
-def apply_gradients(
-    workspace, mean, inputs, row_ids, shift, position, index, left, num_contexts, start, mean_row, first, last
-):
+def apply_gradients(workspace, mean, rows, window, start, mean_row, first, last):
     """Apply the gradients of a window in columns first to last; returns how many there were."""
     windows, buffers, target_block = workspace.windows, workspace.buffers, workspace.target_block
-    block_size, num_rows = len(target_block), num_contexts
+    block_size, num_rows = len(target_block), window.num_contexts
+    begin, skip = window.left - rows.shift, window.position - window.left
     if mean is not None:
         num_rows = 1
-    for block in range(windows.blocks[index]):
-        target = index * workspace.targets_per_window + block * block_size
+    for block in range(windows.blocks[window.batch_index]):
+        target = window.batch_index * workspace.targets_per_window + block * block_size
         gradient_start = start + block * num_rows * block_size
         if mean is not None:
             update_rows(
@@ -176,25 +196,25 @@ def apply_gradients(
             )  # fmt: skip
         else:
             update_rows(
-                inputs, row_ids, left - shift, position - left, num_rows, workspace.outputs, windows.targets, target,
-                buffers.gradients, gradient_start, target_block, inputs, False, first, last,
+                rows.table, rows.row_ids, begin, skip, num_rows, workspace.outputs, windows.targets, target,
+                buffers.gradients, gradient_start, target_block, rows.table, False, first, last,
             )  # fmt: skip
     if mean is not None:
-        add_to_rows(inputs, row_ids, left - shift, position - left, num_contexts, buffers.sums, mean_row, first, last)
-    return windows.blocks[index] * num_rows * block_size
+        add_to_rows(rows.table, rows.row_ids, begin, skip, window.num_contexts, buffers.sums, mean_row, first, last)
+    return windows.blocks[window.batch_index] * num_rows * block_size
 
 
 @inline_kernel
-def report_loss(workspace, mean, position, num_contexts, start, num_scored, part):
+def report_loss(workspace, mean, window, start, num_scored, part):
     """Add the loss of a window, if it is one of those sampled for the report."""
     buffers, loss_sums = workspace.buffers, workspace.loss_sums
-    if position & workspace.report_mask:
+    if window.position & workspace.report_mask:
         return
     for i in range(start, start + num_scored):
         if buffers.signs[i] != 0:
             score = np.float64(buffers.signs[i] * buffers.gradients[i])
             loss_sums[part, 0] += max(-score, 0.0) + np.log1p(np.exp(-abs(score)))
-    loss_sums[part, 1] += 1 if mean is not None else num_contexts
+    loss_sums[part, 1] += 1 if mean is not None else window.num_contexts
 
 
 # --- Barrier between threads inside compiled loops ---
@@ -303,194 +323,99 @@ def apply_subword_update(subwords, index, inputs, first, last):
 
 
 @inline_kernel
-def prefetch_window(workspace, inputs, row_ids, index, num_windows, next_position, end, first, last):
-    """Prefetch the target rows of a window and the next context word."""
-    windows = workspace.windows
+def prefetch_window(workspace, rows, position, index, num_windows, end, first, last):
+    """Prefetch the target rows of a window that comes soon after this one, and the next context word."""
+    windows, index, position = workspace.windows, index + WINDOWS_AHEAD, position + WINDOWS_AHEAD + workspace.window
     if index < num_windows:
         begin = index * workspace.targets_per_window
         for slot in range(begin, begin + windows.blocks[index] * len(workspace.target_block)):
             prefetch_row(workspace.outputs, np.int64(windows.targets[slot]), first, last)
-        if next_position < end:
-            prefetch_row(inputs, np.int64(row_ids[next_position]), first, last)
+        if position < end:
+            prefetch_row(rows.table, np.int64(rows.row_ids[position - rows.shift]), first, last)
 
 
 @inline_kernel
-def window_extent(workspace, index):
-    """Start of a window and its number of context words; 0 if there is nothing to learn."""
-    left = workspace.windows.context_starts[index]
-    return left, workspace.windows.context_ends[index] - left - 1 if workspace.windows.blocks[index] else 0
-
-
-@inline_kernel
-def train_part(workspace, mean, inputs, row_ids, shift, first, last, end, group, part):
+def train_part(workspace, mean, rows, first, last, end, group, part):
     """Train on the windows around the words first to last, a few at a time; words are known up to `end`."""
-    buffers, width = workspace.buffers, inputs.shape[1]
+    buffers, width = workspace.buffers, rows.table.shape[1]
     for start in range(first, last, group):
         stop, num_scored = min(start + group, last), 0
         for position in range(start, stop):
-            index, upcoming = position - first, position + WINDOWS_AHEAD + workspace.window - shift
-            prefetch_window(
-                workspace, inputs, row_ids, index + WINDOWS_AHEAD, last - first, upcoming, end - shift, 0, width
-            )
-            left, num_contexts = window_extent(workspace, index)
-            if mean is None and num_contexts > workspace.max_contexts:
-                train_wide_window(workspace, inputs, row_ids, shift, position, index, left, num_contexts, part)
-            elif num_contexts:
-                num_scores = score_window(
-                    workspace,
-                    mean,
-                    inputs,
-                    row_ids,
-                    shift,
-                    position,
-                    index,
-                    left,
-                    num_contexts,
-                    num_scored,
-                    position - start,
-                )
-                report_loss(workspace, mean, position, num_contexts, num_scored, num_scores, part)
+            prefetch_window(workspace, rows, position, position - first, last - first, end, 0, width)
+            window = window_at(workspace, position, position - first)
+            if mean is None and window.num_contexts > workspace.max_contexts:
+                train_wide_window(workspace, rows, window, part)
+            elif window.num_contexts:
+                num_scores = score_window(workspace, mean, rows, window, num_scored, position - start)
+                report_loss(workspace, mean, window, num_scored, num_scores, part)
                 num_scored += num_scores
         sigmoid_gradients(buffers.gradients, 0, buffers.signs, 0, num_scored, workspace.rate)
         num_scored = 0
         for position in range(start, stop):
-            left, num_contexts = window_extent(workspace, position - first)
-            if num_contexts and (mean is not None or num_contexts <= workspace.max_contexts):
-                mean_row = position - start
-                num_scored += apply_gradients(
-                    workspace,
-                    mean,
-                    inputs,
-                    row_ids,
-                    shift,
-                    position,
-                    position - first,
-                    left,
-                    num_contexts,
-                    num_scored,
-                    mean_row,
-                    0,
-                    width,
-                )
+            window = window_at(workspace, position, position - first)
+            if window.num_contexts and (mean is not None or window.num_contexts <= workspace.max_contexts):
+                num_scored += apply_gradients(workspace, mean, rows, window, num_scored, position - start, 0, width)
 
 
 @inline_kernel
-def train_wide_window(workspace, inputs, row_ids, shift, position, index, left, num_contexts, part):
+def train_wide_window(workspace, rows, window, part):
     """Train on one wide window, a few context words at a time: all at once would update the targets too much."""
-    for num_done in range(0, num_contexts, workspace.max_contexts):
-        batch_contexts = min(workspace.max_contexts, num_contexts - num_done)
-        num_scores = score_window(
-            workspace, None, inputs, row_ids, shift, position, index, left + num_done, batch_contexts, 0, 0
-        )
-        report_loss(workspace, None, position, batch_contexts, 0, num_scores, part)
-        sigmoid_gradients(workspace.buffers.gradients, 0, workspace.buffers.signs, 0, num_scores, workspace.rate)
-        apply_gradients(
-            workspace,
-            None,
-            inputs,
-            row_ids,
-            shift,
-            position,
-            index,
-            left + num_done,
-            batch_contexts,
-            0,
-            0,
-            0,
-            inputs.shape[1],
-        )
+    buffers, width = workspace.buffers, rows.table.shape[1]
+    for num_done in range(0, window.num_contexts, workspace.max_contexts):
+        num_contexts = min(workspace.max_contexts, window.num_contexts - num_done)
+        piece = Window(window.position, window.batch_index, window.left + num_done, num_contexts)
+        num_scores = score_window(workspace, None, rows, piece, 0, 0)
+        report_loss(workspace, None, piece, 0, num_scores, part)
+        sigmoid_gradients(buffers.gradients, 0, buffers.signs, 0, num_scores, workspace.rate)
+        apply_gradients(workspace, None, rows, piece, 0, 0, 0, width)
 
 
 def train_hogwild(text, source, subwords, workspace, mean, inputs, first_part, last_part, group):
     """Train on some parts of a text. `subwords` may be None; `mean` is None or True."""
-    size = len(text.tokens)
+    size, targets_per_window = len(text.tokens), workspace.targets_per_window
     for part in range(first_part, last_part):
         first, last = text.starts[part], text.starts[part + 1]
         draw_windows(
-            text,
-            source,
-            workspace.window,
-            part,
-            workspace.windows,
-            0,
-            workspace.targets_per_window,
-            workspace.target_block,
+            text, source, workspace.window, part, workspace.windows, 0, targets_per_window, workspace.target_block
         )
         if subwords is None:
-            train_part(workspace, mean, inputs, text.tokens, 0, first, last, size, group, part)
+            train_part(workspace, mean, VectorRows(inputs, text.tokens, 0), first, last, size, group, part)
         else:
             begin, end = max(first - workspace.window, 0), min(last + workspace.window, size)
             number_span_words(text.tokens, begin, end, subwords)
             for index in range(subwords.num_words[0]):
                 build_subword_vector(subwords, index, inputs)
-            train_part(workspace, mean, subwords.vectors, subwords.span_positions, begin, first, last, end, group, part)
+            rows = VectorRows(subwords.vectors, subwords.span_positions, begin)
+            train_part(workspace, mean, rows, first, last, end, group, part)
             for index in range(subwords.num_words[0]):
                 apply_subword_update(subwords, index, inputs, 0, inputs.shape[1])
 
 
 @inline_kernel
-def measure_part(workspace, mean, inputs, row_ids, shift, first, last, end, first_window, start, part):
+def measure_part(workspace, mean, rows, first, last, end, first_window, start, part):
     """Score windows against frozen tables; windows begin at index `first_window`, their gradients at `start`."""
-    buffers, num_scored = workspace.buffers, start
+    buffers, num_scored, num_windows = workspace.buffers, start, first_window + last - first
     for position in range(first, last):
-        index, upcoming = first_window + position - first, position + WINDOWS_AHEAD + workspace.window - shift
-        prefetch_window(
-            workspace,
-            inputs,
-            row_ids,
-            index + WINDOWS_AHEAD,
-            first_window + last - first,
-            upcoming,
-            end - shift,
-            0,
-            inputs.shape[1],
-        )
-        left, num_contexts = window_extent(workspace, index)
-        if num_contexts:
-            num_scores = score_window(
-                workspace, mean, inputs, row_ids, shift, position, index, left, num_contexts, num_scored, index
-            )
-            report_loss(workspace, mean, position, num_contexts, num_scored, num_scores, part)
+        index = first_window + position - first
+        prefetch_window(workspace, rows, position, index, num_windows, end, 0, rows.table.shape[1])
+        window = window_at(workspace, position, index)
+        if window.num_contexts:
+            num_scores = score_window(workspace, mean, rows, window, num_scored, index)
+            report_loss(workspace, mean, window, num_scored, num_scores, part)
             num_scored += num_scores
     sigmoid_gradients(buffers.gradients, start, buffers.signs, start, num_scored - start, workspace.rate)
 
 
 @inline_kernel
-def apply_part(
-    workspace, mean, inputs, row_ids, shift, first, last, end, first_window, start, first_column, end_column
-):
+def apply_part(workspace, mean, rows, first, last, end, first_window, start, first_column, end_column):
     """Apply the gradients of the same windows in columns `first_column` to `end_column`."""
-    num_scored = start
+    num_scored, num_windows = start, first_window + last - first
     for position in range(first, last):
-        index, upcoming = first_window + position - first, position + WINDOWS_AHEAD + workspace.window - shift
-        prefetch_window(
-            workspace,
-            inputs,
-            row_ids,
-            index + WINDOWS_AHEAD,
-            first_window + last - first,
-            upcoming,
-            end - shift,
-            first_column,
-            end_column,
-        )
-        left, num_contexts = window_extent(workspace, index)
-        if num_contexts:
-            num_scored += apply_gradients(
-                workspace,
-                mean,
-                inputs,
-                row_ids,
-                shift,
-                position,
-                index,
-                left,
-                num_contexts,
-                num_scored,
-                index,
-                first_column,
-                end_column,
-            )
+        index = first_window + position - first
+        prefetch_window(workspace, rows, position, index, num_windows, end, first_column, end_column)
+        window = window_at(workspace, position, index)
+        if window.num_contexts:
+            num_scored += apply_gradients(workspace, mean, rows, window, num_scored, index, first_column, end_column)
 
 
 def train_deterministic(
@@ -501,7 +426,7 @@ def train_deterministic(
     num_cache_lines = inputs.shape[1] // CACHE_LINE
     first_column = num_cache_lines * thread // threads * CACHE_LINE
     end_column = num_cache_lines * (thread + 1) // threads * CACHE_LINE
-    rows, row_ids, shift = inputs, text.tokens, 0
+    table, row_ids, shift = inputs, text.tokens, 0
     windows, targets_per_window, target_block = workspace.windows, workspace.targets_per_window, workspace.target_block
     for begin in range(0, parts, group):
         end = min(begin + group, parts)
@@ -515,31 +440,19 @@ def train_deterministic(
             for index in range(thread, subwords.num_words[0], threads):
                 build_subword_vector(subwords, index, inputs)
             wait_at_gate(gate, threads, num_waits + 2)
-            rows, row_ids, num_waits = subwords.vectors, subwords.span_positions, num_waits + 2
+            table, row_ids, num_waits = subwords.vectors, subwords.span_positions, num_waits + 2
+        rows = VectorRows(table, row_ids, shift)
         for part in range(begin + thread, end, threads):
             first, last, gradient_start = text.starts[part], text.starts[part + 1], (part - begin) * gradients_per_part
-            draw_windows(
-                text, source, workspace.window, part, windows, first - group_start, targets_per_window, target_block
-            )
-            measure_part(
-                workspace, mean, rows, row_ids, shift, first, last, known_end, first - group_start, gradient_start, part
-            )
+            first_window = first - group_start
+            draw_windows(text, source, workspace.window, part, windows, first_window, targets_per_window, target_block)
+            measure_part(workspace, mean, rows, first, last, known_end, first_window, gradient_start, part)
         wait_at_gate(gate, threads, num_waits + 1)
         for part in range(begin, end):
             first, last, gradient_start = text.starts[part], text.starts[part + 1], (part - begin) * gradients_per_part
+            first_window = first - group_start
             apply_part(
-                workspace,
-                mean,
-                rows,
-                row_ids,
-                shift,
-                first,
-                last,
-                known_end,
-                first - group_start,
-                gradient_start,
-                first_column,
-                end_column,
+                workspace, mean, rows, first, last, known_end, first_window, gradient_start, first_column, end_column
             )
         if subwords is not None:
             for index in range(subwords.num_words[0]):

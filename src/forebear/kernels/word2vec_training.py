@@ -193,22 +193,10 @@ class Word2VecVariant:
         gradients, signs = np.zeros((2, num_parts * self.max_updates(part_words) + SUM_LANES), np.float32)
         means, sums = (aligned_table(num_windows if self.use_mean else 0, width) for _ in range(2))
         buffers = ContextGradients(gradients, signs, np.arange(num_windows, dtype=np.int32), means, sums)
-        windows = self.allocate_windows(num_windows)
-        target_block = self.target_block
-        targets_per_window = self.targets_per_word
-        max_contexts = self.context_words_at_once(rate)
         return SGNSWorkspace(
-            outputs,
-            windows,
-            buffers,
-            target_block,
-            targets_per_window,
-            self.window,
-            max_contexts,
-            np.float32(rate),
-            loss_sums,
-            report_mask,
-        )
+            outputs, self.allocate_windows(num_windows), buffers, self.target_block, self.targets_per_word, self.window,
+            self.context_words_at_once(rate), np.float32(rate), loss_sums, report_mask,
+        )  # fmt: skip
 
     def num_useful_threads(self, num_windows: int, width: int) -> int:
         """Number of threads worth their overhead in deterministic training; it affects the time, not the result."""
