@@ -36,7 +36,7 @@ from forebear.data.corpus.corpus import Corpus
 from forebear.data.corpus.prepare import prepare_corpus
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.models.elmo import ElmoSpec
-from forebear.nn.causal_lm import RecurrentCausalLM
+from forebear.nn.next_token_predictors import RecurrentCausalLM
 from forebear.objectives.batch import Batch, BatchKey
 from forebear.registry import model_spec
 from forebear.training.gradient import DeviceConfig, GradientLearner

@@ -41,7 +41,7 @@ from forebear.embeddings.word2vec import Subwords
 from forebear.kernels.word2vec_sampling import KEEP_SCALE
 from forebear.models.word2vec import Word2VecSpec
 from forebear.objectives.batch import BatchKey
-from forebear.objectives.token_blocks import ContextWindows
+from forebear.objectives.word2vec_batches import ContextWindows
 
 BATCH = Word2VecSpec().default_recipe()["batch"]
 MORE = 5  # times the text, for one that is larger

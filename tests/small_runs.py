@@ -16,7 +16,7 @@ from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError
 from forebear.experiments import plan as planning
 from forebear.experiments import training_run
-from forebear.experiments.explain import model_capabilities
+from forebear.experiments.explain_model import model_capabilities
 from forebear.experiments.unused_settings import settings_kind
 from forebear.inference.run import Run
 from forebear.registry import LINEAGE, model_spec, tag_only_models, text_models

@@ -12,7 +12,7 @@ import torch
 from forebear.inference.beam_search import Stopping, beam_search
 from forebear.interop.huggingface import to_hf_checkpoint
 from forebear.models.gpt2 import GPT2Spec
-from forebear.nn.causal_lm import TransformerCausalLM
+from forebear.nn.next_token_predictors import TransformerCausalLM
 from hf_peers import build_model
 
 transformers = pytest.importorskip("transformers")

@@ -12,8 +12,8 @@ import torch
 
 from forebear.interop.hf_architectures import ARCHITECTURES
 from forebear.interop.huggingface import read_huggingface, write_huggingface
-from forebear.nn.causal_lm import TransformerCausalLM
 from forebear.nn.model import Model
+from forebear.nn.next_token_predictors import TransformerCausalLM
 from forebear.registry import model_spec
 from hf_peers import (
     PEERS,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from forebear.experiments.comparison.compare import compare
     from forebear.experiments.distill import distill
-    from forebear.experiments.explain import explain_model as explain
+    from forebear.experiments.explain_model import explain_model as explain
     from forebear.experiments.pretrain import adapt, import_run, load, pretrain, rerun, resume
     from forebear.experiments.quantize import quantize_run as quantize
     from forebear.inference.interpolation import evaluate_interpolation
@@ -50,7 +50,7 @@ _PUBLIC = {  # name: module, or module:name where the names differ
     "compare": "forebear.experiments.comparison.compare",
     "distill": "forebear.experiments.distill",
     "evaluate_interpolation": "forebear.inference.interpolation",
-    "explain": "forebear.experiments.explain:explain_model",
+    "explain": "forebear.experiments.explain_model:explain_model",
     "gradient_reach": "forebear.inspection.gradient_reach",
     "import_run": "forebear.experiments.pretrain",
     "layer_weights": "forebear.inspection.layer_weights",

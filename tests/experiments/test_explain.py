@@ -8,14 +8,14 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from forebear.capabilities import head_capabilities
 from forebear.errors import InputError
-from forebear.experiments.explain import (
+from forebear.experiments.explain_model import (
     SAMPLE_TEXTS,
     NominalTokenizer,
     explain_model,
     model_capabilities,
-    model_size,
     sample_batch,
 )
+from forebear.experiments.model_cost import model_size
 from forebear.experiments.plan import plan_pretraining
 from forebear.models.gpt2 import GPT2Spec
 from forebear.registry import LINEAGE

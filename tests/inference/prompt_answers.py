@@ -9,7 +9,7 @@ import torch
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.inference.prompting import PromptAnswer
 from forebear.models.bert import BertSpec
-from forebear.nn.masked_lm import MaskedLM
+from forebear.nn.masked_token_predictor import MaskedLM
 
 
 def answer_probabilities(prompted: PromptAnswer) -> dict[str, float]:

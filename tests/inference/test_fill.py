@@ -15,7 +15,7 @@ from forebear.errors import ForebearError, InputError
 from forebear.inference.fill import MAX_MASKS, fill_masks
 from forebear.inference.score import score_texts
 from forebear.models.bert import BertSpec
-from forebear.nn.masked_lm import MaskedLM
+from forebear.nn.masked_token_predictor import MaskedLM
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

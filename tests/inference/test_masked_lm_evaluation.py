@@ -23,7 +23,7 @@ from forebear.inference import measure
 from forebear.inference.measure import TextEvaluation, evaluate_masked_lm
 from forebear.models.albert import AlbertSpec
 from forebear.models.bert import BertSpec
-from forebear.nn.masked_lm import MaskedLM
+from forebear.nn.masked_token_predictor import MaskedLM
 from forebear.objectives.batch import IGNORE_INDEX, BatchKey
 from forebear.objectives.masked_tokens import MaskedTokens, SingleTokens
 from small_runs import small_text

@@ -16,7 +16,7 @@ from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import ForebearError, InputError
 from forebear.inference.prompting import score_options
 from forebear.inference.score import score_texts
-from forebear.nn.masked_lm import MaskedLM
+from forebear.nn.masked_token_predictor import MaskedLM
 from small_runs import open_small_run
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -29,7 +29,7 @@ def test_batched_prompts_give_the_samples_of_each_alone(tokenizer, options):
 @pytest.mark.parametrize("kind", ["bytepair", "words"])
 def test_batched_prompts_of_gpt2_give_the_samples_of_each_alone(tokenizers, kind):
     from forebear.models.gpt2 import GPT2Spec
-    from forebear.nn.causal_lm import TransformerCausalLM
+    from forebear.nn.next_token_predictors import TransformerCausalLM
 
     tokenizer = tokenizers[kind]
     model = GPT2Spec(width=32, depth=2, heads=2, context=24).build(tokenizer)

@@ -10,12 +10,12 @@ from test_translate import CHINESE, sentence_pairs
 import forebear as fb
 from forebear.errors import InputError
 from forebear.experiments import distill
-from forebear.experiments.explain import explain_model
+from forebear.experiments.explain_model import explain_model
 from forebear.inference.run import Run
 from forebear.inference.translate import evaluate_translations
 from forebear.inspection.logit_lens import logit_lens
 from forebear.reports.plotting import undrawable_texts
-from forebear.training.distillation_objective import DistillationConfig
+from forebear.training.distillation_targets import DistillationConfig
 
 SMALL = {"width": 48, "inner": 64, "depth": 1, "context": 24, "dropout": 0.0, "tied": True}
 TEXT = "hund läuft und katze"

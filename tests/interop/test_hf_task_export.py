@@ -24,7 +24,7 @@ from hf_task_models import (
 from forebear.data.labeled.examples import LabeledExample, QuestionExample, TaggedExample
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import InputError
-from forebear.inference import predict
+from forebear.inference import task_predictions
 from forebear.inference.run import Run
 from forebear.interop import convert, hf_tasks
 from forebear.tasks.task import predict_logits, task_from_json
@@ -164,8 +164,8 @@ def test_exported_task_gives_the_same_predictions_in_transformers_and_back(
     if not {"temperature", "spread"} & TASKS[task].keys():
         assert imported.metadata["weights"]["sha256"] == run.metadata["weights"]["sha256"]
     assert (imported.heads, imported.capabilities) == (run.heads, run.capabilities)
-    assert [prediction.to_dict() for prediction in predict.predict(imported, examples_for(task))] == [
-        approx_floats(prediction.to_dict()) for prediction in predict.predict(run, examples_for(task))
+    assert [prediction.to_dict() for prediction in task_predictions.predict(imported, examples_for(task))] == [
+        approx_floats(prediction.to_dict()) for prediction in task_predictions.predict(run, examples_for(task))
     ]
 
 

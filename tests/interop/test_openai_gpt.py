@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from forebear.errors import InputError
-from forebear.interop import openai_gpt
+from forebear.interop import openai_gpt_weights
 from forebear.interop.hf_architectures import GPT
 from forebear.interop.tensor_names import to_hf_names
 from hf_peers import Rows, build_model, model_outputs
@@ -56,7 +56,7 @@ def write_archive(folder: Path, path: Path, prefix: str = "model/") -> Path:
 
 
 def test_openai_gpt_parameters_are_read_by_position_from_folder_or_archive(folder, tmp_path):
-    checkpoint = openai_gpt.read_openai_gpt(folder, heads=2)
+    checkpoint = openai_gpt_weights.read_openai_gpt(folder, heads=2)
     expected_fields = {"width": 8, "depth": 2, "heads": 2, "context": 7, "inner": 20, "dropout": 0.1, "epsilon": 1e-5}
     assert (checkpoint.model, checkpoint.heads, checkpoint.fields) == ("gpt", ("next",), expected_fields)
     values = np.concatenate([np.load(folder / f"params_{n}.npy") for n in range(3)])
@@ -67,14 +67,14 @@ def test_openai_gpt_parameters_are_read_by_position_from_folder_or_archive(folde
     assert first.shape == (24, 8)
     assert (first.T.ravel() == values[144 : 144 + 192]).all()
     assert (tensors["encoder.blocks.1.feedforward_norm.bias"] == values[-8:]).all()
-    from_archive = openai_gpt.read_openai_gpt(write_archive(folder, tmp_path / "model.tar.gz"), heads=2)
+    from_archive = openai_gpt_weights.read_openai_gpt(write_archive(folder, tmp_path / "model.tar.gz"), heads=2)
     assert from_archive.fields == checkpoint.fields
     assert all(torch.equal(from_archive.tensors[name], value) for name, value in checkpoint.tensors.items())
 
 
 def test_openai_gpt_fixture_gives_the_states_of_transformers(data):
     transformers = pytest.importorskip("transformers")
-    checkpoint = openai_gpt.read_openai_gpt(data / FIXTURE / "transformer_small.tar.gz", heads=2)
+    checkpoint = openai_gpt_weights.read_openai_gpt(data / FIXTURE / "transformer_small.tar.gz", heads=2)
     assert {name: checkpoint.fields[name] for name in ("width", "depth", "heads", "context", "inner")} == {
         "width": 10, "depth": 2, "heads": 2, "context": 50, "inner": 0,
     }  # fmt: skip
@@ -137,7 +137,7 @@ def test_openai_gpt_fixture_equals_a_numpy_implementation(data):
         inner = x @ inner_weight + inner_bias
         inner = 0.5 * inner * (1 + np.tanh(np.sqrt(2 / np.pi) * (inner + 0.044715 * inner**3)))
         x = norm(x + inner @ output_weight + output_bias, norm_2, norm_2_bias)
-    checkpoint = openai_gpt.read_openai_gpt(data / FIXTURE / "transformer_small.tar.gz", heads=2)
+    checkpoint = openai_gpt_weights.read_openai_gpt(data / FIXTURE / "transformer_small.tar.gz", heads=2)
     states = (
         build_model("gpt", checkpoint.fields, 50)
         .load(checkpoint.tensors)
@@ -153,7 +153,7 @@ def test_openai_gpt_published_model_gives_the_published_vectors(data):
     if not path.exists():
         pytest.skip(f"no GPT of OpenAI's at {path}; set FOREBEAR_OPENAI_GPT to the folder or archive")
     h5py = pytest.importorskip("h5py")
-    checkpoint = openai_gpt.read_openai_gpt(path)
+    checkpoint = openai_gpt_weights.read_openai_gpt(path)
     model = (
         build_model("gpt", checkpoint.fields, len(checkpoint.tensors["encoder.embedding.token.weight"]))
         .load(checkpoint.tensors)
@@ -167,21 +167,21 @@ def test_openai_gpt_published_model_gives_the_published_vectors(data):
 
 def test_openai_gpt_number_of_heads_is_required_unless_width_tells(folder, tmp_path):
     with pytest.raises(InputError, match="do not tell how many heads") as caught:
-        openai_gpt.read_openai_gpt(folder)
+        openai_gpt_weights.read_openai_gpt(folder)
     assert "--heads" in caught.value.hint
     with pytest.raises(InputError, match="cannot be shared by 3 heads"):
-        openai_gpt.read_openai_gpt(folder, heads=3)
+        openai_gpt_weights.read_openai_gpt(folder, heads=3)
     parameter_shapes = shapes(width=128, depth=1, vocabulary=3, context=2, inner=512)
     shutil.rmtree(folder)
     folder.mkdir()
     (folder / "params_shapes.json").write_text(json.dumps(parameter_shapes))
     np.save(folder / "params_0.npy", np.zeros(sum(int(np.prod(shape)) for shape in parameter_shapes), np.float16))
-    assert openai_gpt.read_openai_gpt(folder).fields["heads"] == 2
+    assert openai_gpt_weights.read_openai_gpt(folder).fields["heads"] == 2
 
 
 def read_error(path: Path) -> str:
     with pytest.raises(InputError) as caught:
-        openai_gpt.read_openai_gpt(path, heads=2)
+        openai_gpt_weights.read_openai_gpt(path, heads=2)
     assert caught.value.hint
     return str(caught.value)
 

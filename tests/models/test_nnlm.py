@@ -12,7 +12,7 @@ import pytest
 from forebear.errors import InputError
 from forebear.experiments import training_run
 from forebear.experiments.distill import distill
-from forebear.experiments.explain import explain_model
+from forebear.experiments.explain_model import explain_model
 from forebear.experiments.plan import plan_pretraining
 from forebear.experiments.preview import preview_batch
 from forebear.experiments.quantize import quantize_run

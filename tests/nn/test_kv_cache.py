@@ -11,10 +11,10 @@ from small_networks import VOCABULARY, decoder_model, inputs, rows_of
 
 from forebear.errors import ForebearError
 from forebear.nn import encode_rows, kv_cache, softmax, weight_packing
-from forebear.nn.causal_lm import TransformerCausalLM
 from forebear.nn.heads import LMHead
 from forebear.nn.kv_cache import IncrementalDecoder, context_start, long_text_windows
 from forebear.nn.layers import DeferredLinear
+from forebear.nn.next_token_predictors import TransformerCausalLM
 
 CONTEXT = 24
 

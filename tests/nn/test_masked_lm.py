@@ -11,10 +11,10 @@ from small_networks import VOCABULARY, decoder_model, rows_of
 from torch.nn import functional
 
 from forebear.errors import ForebearError
-from forebear.nn import encode_rows, masked_lm
+from forebear.nn import encode_rows, masked_token_predictor
 from forebear.nn.embedding import InputEmbedding
 from forebear.nn.heads import LMHead, PoolerHead
-from forebear.nn.masked_lm import MaskedLM
+from forebear.nn.masked_token_predictor import MaskedLM
 from forebear.nn.model import Model
 from forebear.nn.transformer import Transformer
 
@@ -194,7 +194,7 @@ def test_pseudo_log_likelihood_masks_each_token_alone(
 ):
     """For any batch size: short texts, a single token, one that just fits and longer ones."""
     monkeypatch.setattr(encode_rows, "BATCH_TOKENS", at_once)
-    monkeypatch.setattr(masked_lm, "BATCH_TOKENS", at_once)
+    monkeypatch.setattr(masked_token_predictor, "BATCH_TOKENS", at_once)
     texts = random_texts(5, 1, ROOM, ROOM + 1, 23, 5, seed=at_once)
     results = predictor.score([np.array([END, *text]) for text in texts])
     assert [len(scores) for scores in results] == [len(text) for text in texts]

@@ -13,8 +13,8 @@ from small_networks import inputs, rows_of
 from torch import nn
 
 from forebear.errors import InputError
-from forebear.nn.causal_lm import WindowCausalLM, causal_lm_for
 from forebear.nn.model import Model
+from forebear.nn.next_token_predictors import WindowCausalLM, causal_lm_for
 from forebear.nn.nnlm import NNLMEncoder, NNLMHead, WordEmbedding
 from forebear.nn.softmax import AdaptiveSoftmax
 

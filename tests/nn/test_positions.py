@@ -11,11 +11,11 @@ from small_networks import VOCABULARY, inputs, rows_of
 from torch.nn import functional
 
 from forebear.errors import InputError
-from forebear.nn.causal_lm import TransformerCausalLM
 from forebear.nn.embedding import InputEmbedding, position_ids, sinusoid_table
 from forebear.nn.heads import LMHead
 from forebear.nn.layers import embedding_lookup
 from forebear.nn.model import Model
+from forebear.nn.next_token_predictors import TransformerCausalLM
 from forebear.nn.transformer import Transformer
 
 

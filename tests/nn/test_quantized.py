@@ -18,8 +18,8 @@ from forebear.kernels.activation_quantization import (
 from forebear.models.bert import BertSpec
 from forebear.models.gpt2 import GPT2Spec
 from forebear.nn import quantized
-from forebear.nn.causal_lm import TransformerCausalLM
 from forebear.nn.encode_rows import pooled_vectors
+from forebear.nn.next_token_predictors import TransformerCausalLM
 from forebear.nn.quantized import (
     QuantizedEmbedding,
     QuantizedLinear,

@@ -13,10 +13,10 @@ from small_networks import VOCABULARY, rows_of
 from small_recurrent_layers import fill_parameters
 
 from forebear.errors import InputError
-from forebear.nn import causal_lm, encode_rows
-from forebear.nn.causal_lm import RecurrentCausalLM
+from forebear.nn import encode_rows, next_token_predictors
 from forebear.nn.heads import LMHead
 from forebear.nn.model import Model
+from forebear.nn.next_token_predictors import RecurrentCausalLM
 from forebear.nn.nnlm import WordEmbedding
 from forebear.nn.quantized import quantized_copy
 from forebear.nn.recurrent import CELLS, BiLMEncoder, LSTMLayer, RecurrentEncoder, RecurrentStack
@@ -88,7 +88,7 @@ def test_recurrent_scores_are_independent_of_batching(lengths: list[int], at_onc
     predictor, rows = RecurrentCausalLM(model_of("lstm")), rows_of(*lengths)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(encode_rows, "BATCH_TOKENS", at_once)
-        patch.setattr(causal_lm, "BATCH_TOKENS", at_once)
+        patch.setattr(next_token_predictors, "BATCH_TOKENS", at_once)
         scores, next_log_probs = predictor.score(rows), predictor.next_log_probs(rows)
         decoding = predictor.start_decoding(rows, 3)
     for number, row in enumerate(rows):

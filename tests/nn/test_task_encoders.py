@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from forebear.errors import InputError
 from forebear.nn.model import Model
 from forebear.nn.nnlm import WordEmbedding
-from forebear.nn.word_vector_encoders import (
+from forebear.nn.word_vector_task_encoders import (
     TASK_ENCODERS,
     BiRecurrentLayer,
     ConvolutionLayer,

@@ -15,7 +15,7 @@ from forebear.data.corpus.prepare import prepare_corpus
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError
 from forebear.objectives.batch import BatchKey
-from forebear.objectives.token_blocks import ContextWindows
+from forebear.objectives.word2vec_batches import ContextWindows
 
 TEXTS = ["a b c. d e. f", "g h", "i. j k l m n o p. q", "r", "s t u v w. x y z"]
 

@@ -32,7 +32,7 @@ from forebear.training.distillation import (
     layer_distillations,
     matching_teacher_layers,
 )
-from forebear.training.distillation_objective import TEACHER_SUFFIX, DistillationConfig
+from forebear.training.distillation_targets import TEACHER_SUFFIX, DistillationConfig
 from forebear.training.gradient import DeviceConfig
 from forebear.training.learners import WEIGHTS_FILE
 from forebear.training.settings import Recipe

@@ -15,7 +15,7 @@ from forebear.tasks.classification import Classification
 from forebear.tasks.multiple_choice import MultipleChoice
 from forebear.tasks.question_answering import QuestionAnswering
 from forebear.tasks.tagging import SequenceTagging
-from forebear.training.distillation_objective import (
+from forebear.training.distillation_targets import (
     TEACHER_SUFFIX,
     DistillationConfig,
     DistillationObjective,

@@ -451,7 +451,7 @@ def run_task_command(
     draw: Callable[[Any, Any], object],
 ) -> None:
     """Answers for the given examples and those of --in, drawn (console, answer) or written to --out."""
-    from forebear.inference.predict import format_predictions
+    from forebear.inference.task_predictions import format_predictions
 
     examples = ExampleStream(run, argument_examples, batch_input, lines)
     answers: list[Any] = []

@@ -215,7 +215,7 @@ def pretrain(
 
 def _print_run(console: Console, run: RunFolder) -> None:
     from forebear.cli.adapt import print_adaptation
-    from forebear.experiments.explain import model_capabilities
+    from forebear.experiments.explain_model import model_capabilities
 
     if run.task is not None:  # trained on tagged words
         print_adaptation(console, run)

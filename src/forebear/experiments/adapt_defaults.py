@@ -82,7 +82,7 @@ def _add_task_encoder_defaults(spec: ModelSpec, init_from: InitFrom | None, valu
 
 
 def _pretraining_heads(spec: ModelSpec, init_from: InitFrom | None) -> Sequence[str]:
-    from forebear.experiments.explain import sample_batch
+    from forebear.experiments.explain_model import sample_batch
 
     heads = init_from.folder.metadata.get("heads") if init_from else None
     return heads if heads is not None else tuple(sample_batch(spec)[0].targets)

@@ -29,7 +29,7 @@ from forebear.experiments.run_evaluation import measure_on_examples, measure_on_
 from forebear.experiments.training_run import output_folder, replace_run
 from forebear.experiments.unused_settings import check_unused_settings
 from forebear.experiments.warm_start import InitFrom, open_finished
-from forebear.inference import predict
+from forebear.inference import task_predictions
 from forebear.inference.run import Run
 from forebear.models.spec import ModelSpec
 from forebear.objectives.input_format import TaskEncoderConfig
@@ -39,7 +39,7 @@ from forebear.tasks.multiple_choice import MultipleChoice
 from forebear.tasks.tagging import SequenceTagging
 from forebear.tasks.task_batches import ExampleRows
 from forebear.training.build_learner import build_task_model
-from forebear.training.distillation_objective import (
+from forebear.training.distillation_targets import (
     TEACHER_SUFFIX,
     DistillationConfig,
     DistillationObjective,
@@ -322,10 +322,10 @@ def _read_unlabeled(teacher_run: RunFolder, texts: PathLike | None, config: Dist
         raise InputError("--texts are for the teacher to judge, and --share 0 does not listen", hint="leave one out")
     teacher, examples = Run(teacher_run), []
     parsers: dict[str, Callable[[list[str]], Sequence[Any]]] = {
-        "classify": lambda columns: predict.labeled_examples(teacher, [tuple(columns)]),  # pyright: ignore[reportArgumentType]
-        "tag": lambda columns: predict.tagged_examples(teacher, " ".join(columns)),
-        "answer": lambda columns: predict.question_examples(*columns),
-        "choose": lambda columns: predict.choice_examples(columns[0], columns[1:]),
+        "classify": lambda columns: task_predictions.labeled_examples(teacher, [tuple(columns)]),  # pyright: ignore[reportArgumentType]
+        "tag": lambda columns: task_predictions.tagged_examples(teacher, " ".join(columns)),
+        "answer": lambda columns: task_predictions.question_examples(*columns),
+        "choose": lambda columns: task_predictions.choice_examples(columns[0], columns[1:]),
     }
     assert teacher_run.task is not None
     for source in find_sources([texts]):

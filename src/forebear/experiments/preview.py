@@ -25,7 +25,7 @@ from forebear.objectives.next_token import BidirectionalLM, NextToken
 from forebear.objectives.objective import Objective, PrepassObjective, batch_unit
 from forebear.objectives.sentence_pairs import DocSentences
 from forebear.objectives.seq2seq import SequenceToSequence
-from forebear.objectives.token_blocks import ContextWindows
+from forebear.objectives.word2vec_batches import ContextWindows
 from forebear.tasks.task_batches import FullBatch
 from forebear.training.build_learner import learner_for
 from forebear.training.learners import Learner

@@ -13,8 +13,8 @@ from forebear.data.labeled.load import LabeledSource
 from forebear.errors import ForebearError
 from forebear.experiments.plan import AdaptPlan
 from forebear.inference.measure import TextEvaluation
-from forebear.inference.predict import predict
 from forebear.inference.run import Run
+from forebear.inference.task_predictions import predict
 from forebear.tasks.baselines import TaskBaseline
 from forebear.tasks.metrics import oov_tagging_accuracy
 from forebear.tasks.tagging import SequenceTagging

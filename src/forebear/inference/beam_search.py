@@ -22,7 +22,7 @@ from forebear.errors import InputError, require_choice
 from forebear.inference.sampling import log_normalizers, require_positive
 
 if TYPE_CHECKING:
-    from forebear.inference.predictor import DecodingState
+    from forebear.inference.predictor_protocols import DecodingState
 
 Stopping = Literal["full", "unlikely", "impossible"]
 MaskLogits = Callable[[np.ndarray], np.ndarray]

@@ -12,11 +12,11 @@ import numpy as np
 from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError
 from forebear.inference.next_tokens import BLANK_PATTERN, TokenCandidate, blank_context, token_text, top_ids, valid_ids
-from forebear.inference.predictor import reject_nan
+from forebear.inference.predictor_protocols import reject_nan
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
-    from forebear.nn.masked_lm import MaskedLM
+    from forebear.nn.masked_token_predictor import MaskedLM
 
 MAX_MASKS = 64  # maximum number of masks in a text
 

@@ -13,7 +13,7 @@ from forebear.errors import InputError
 from forebear.inference import beam_search as beam
 from forebear.inference.generated_text import GeneratedText
 from forebear.inference.next_tokens import BLANK_PATTERN
-from forebear.inference.predictor import eos_id, make_row
+from forebear.inference.predictor_protocols import eos_id, make_row
 from forebear.inference.prompt_templates import continuation_tokens
 from forebear.inference.prompting import score_options
 from forebear.inference.sampling import (
@@ -29,7 +29,7 @@ from forebear.inference.stream_decode import TextStream
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
-    from forebear.inference.predictor import CausalLM
+    from forebear.inference.predictor_protocols import CausalLM
 
 # The result of a search without hypotheses: every continuation has probability 0.
 IMPOSSIBLE_HYPOTHESIS = beam.Hypothesis((), -math.inf, -math.inf, is_finished=True)

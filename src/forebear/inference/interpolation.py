@@ -15,14 +15,14 @@ import numpy as np
 from forebear.data.io.files import Paths, ProgressFn
 from forebear.errors import InputError
 from forebear.inference.measure import TextEvaluation, evaluate_text, prepare_texts, scoring_rows
-from forebear.inference.predictor import row_log_probs
+from forebear.inference.predictor_protocols import row_log_probs
 from forebear.objectives.batch import token_batches
 
 if TYPE_CHECKING:
     from forebear.data.corpus.subset import Subset
     from forebear.data.io.text_formats import TextFormat
     from forebear.data.tokenizers.tokenizer import Tokenizer
-    from forebear.inference.predictor import CausalLM, DecodingState
+    from forebear.inference.predictor_protocols import CausalLM, DecodingState
     from forebear.inference.run import Run
 
 TUNING_BYTES = 4 << 20  # enough to estimate a few weights

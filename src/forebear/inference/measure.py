@@ -22,7 +22,7 @@ from forebear.data.sentences import split_sentences
 from forebear.data.tokenizers.char_ids import base_tokenizer
 from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError, require_choice
-from forebear.inference.predictor import (
+from forebear.inference.predictor_protocols import (
     eos_id,
     make_row,
     oov_spelling_bits,
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from forebear.data.corpus.subset import Subset
     from forebear.data.io.text_formats import TextFormat
     from forebear.data.tokenizers.tokenizer import Tokenizer
-    from forebear.inference.predictor import CausalLM
+    from forebear.inference.predictor_protocols import CausalLM
     from forebear.inference.run import Run
-    from forebear.nn.masked_lm import MaskedLM
+    from forebear.nn.masked_token_predictor import MaskedLM
 
 TEXT_UNITS = ("document", "sentence")
 

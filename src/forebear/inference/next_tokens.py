@@ -13,12 +13,12 @@ from forebear.data.tokenizers.bpe import readable_token, token_bytes
 from forebear.data.unicode import code_points, is_han
 from forebear.errors import InputError
 from forebear.inference.measure import finite_or_none
-from forebear.inference.predictor import eos_id, make_row, reject_nan, row_log_probs
+from forebear.inference.predictor_protocols import eos_id, make_row, reject_nan, row_log_probs
 from forebear.objectives.batch import token_batches
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
-    from forebear.inference.predictor import CausalLM
+    from forebear.inference.predictor_protocols import CausalLM
     from forebear.statistical.ngram.explain_probability import NgramEvidence
     from forebear.statistical.ngram.language_model import NgramModel
 

@@ -23,7 +23,7 @@ from forebear.errors import InputError, require_choice
 from forebear.inference.generated_text import StopReason
 from forebear.inference.measure import finite_or_none
 from forebear.inference.next_tokens import BLANK_PATTERN, find_blank
-from forebear.inference.predictor import (
+from forebear.inference.predictor_protocols import (
     eos_id,
     make_row,
     oov_spelling_bits,
@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
     from forebear.data.tokenizers.tokenizer import TokenEncoding, Tokenizer
-    from forebear.inference.predictor import CausalLM
-    from forebear.nn.masked_lm import MaskedLM
+    from forebear.inference.predictor_protocols import CausalLM
+    from forebear.nn.masked_token_predictor import MaskedLM
 
 # --- Many continuations of one prefix, scored along their prefix tree ---
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from forebear.inference.generated_text import GeneratedText
     from forebear.inference.measure import TaskEvaluation, TextEvaluation
     from forebear.inference.next_tokens import TokenPrediction
-    from forebear.inference.predictor import CausalLM, Seq2Seq
+    from forebear.inference.predictor_protocols import CausalLM, Seq2Seq
     from forebear.inference.prompt_templates import Shots
     from forebear.inference.prompting import PromptAnswer, PromptOptions, PromptReply
     from forebear.inference.sampling import GenerationOptions
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from forebear.inference.similarity import OutlierResult, SentenceNeighbors, Similarity
     from forebear.inference.translate import TranslatedText, TranslationOptions
     from forebear.nn.encoder import Encoder
-    from forebear.nn.masked_lm import MaskedLM
+    from forebear.nn.masked_token_predictor import MaskedLM
     from forebear.nn.model import Model
     from forebear.tasks.classification import LabelPrediction
     from forebear.tasks.multiple_choice import ChoicePrediction
@@ -134,7 +134,7 @@ class LoadedRun:
         self._require_head("next", "does not predict the next token")
         if self.folder.spec.learning == "counting":
             return self.network
-        from forebear.nn.causal_lm import causal_lm_for
+        from forebear.nn.next_token_predictors import causal_lm_for
 
         return causal_lm_for(self.network)
 
@@ -142,7 +142,7 @@ class LoadedRun:
     def masked_lm(self) -> MaskedLM:
         """The masked language model behind fill, and behind score and measure as pseudo-likelihood."""
         self._require_head("token", "does not find hidden tokens")
-        from forebear.nn.masked_lm import MaskedLM
+        from forebear.nn.masked_token_predictor import MaskedLM
 
         start, end, mask = (self.tokenizer.special_roles[role] for role in ("start", "end", "mask"))
         return MaskedLM(self.network, start=start, end=end, mask=mask)
@@ -318,24 +318,24 @@ class Run(WithVectors):
 
     def classify(self, texts: str | Sequence[str] | Sequence[tuple[str, str]]) -> list[LabelPrediction]:
         """Predict the label of each text or pair of texts, with probabilities."""
-        from forebear.inference import predict
+        from forebear.inference import task_predictions
 
         self.require("classify")
-        return list(predict.predict(self, predict.labeled_examples(self, texts)))
+        return list(task_predictions.predict(self, task_predictions.labeled_examples(self, texts)))
 
     def tag(self, texts: str | Sequence[str | Sequence[str]]) -> list[TagPrediction]:
         """Tag the words of each text (or list of words), in the tag scheme of its training data."""
-        from forebear.inference import predict
+        from forebear.inference import task_predictions
 
         self.require("tag")
-        return list(predict.format_predictions(self, predict.tagged_examples(self, texts)))
+        return list(task_predictions.format_predictions(self, task_predictions.tagged_examples(self, texts)))
 
     def answer(self, question: str | Sequence[str], passage: str | Sequence[str]) -> list[AnswerPrediction]:
         """Answer each question with a span of its passage; one passage may serve all questions."""
-        from forebear.inference import predict
+        from forebear.inference import task_predictions
 
         self.require("answer")
-        return list(predict.predict(self, predict.question_examples(question, passage)))
+        return list(task_predictions.predict(self, task_predictions.question_examples(question, passage)))
 
     def translate(self, texts: str | Sequence[str], **options: Unpack[TranslationOptions]) -> list[TranslatedText]:
         """Translate each text; with `best`, several hypotheses."""
@@ -345,10 +345,10 @@ class Run(WithVectors):
 
     def choose(self, text: str, choices: Sequence[str]) -> ChoicePrediction:
         """Choose the option that fits the text best."""
-        from forebear.inference import predict
+        from forebear.inference import task_predictions
 
         self.require("choose")
-        return next(iter(predict.predict(self, predict.choice_examples(text, choices))))
+        return next(iter(task_predictions.predict(self, task_predictions.choice_examples(text, choices))))
 
     def evaluate(
         self, file: str | os.PathLike[str], *, on_bad_rows: str = "fail", on_bad_tags: str = "fail"

@@ -14,12 +14,12 @@ import numpy as np
 
 from forebear.errors import InputError
 from forebear.inference.generated_text import GeneratedText, StopReason
-from forebear.inference.predictor import eos_id, make_row, non_finite_error
+from forebear.inference.predictor_protocols import eos_id, make_row, non_finite_error
 from forebear.inference.stream_decode import TextStream
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
-    from forebear.inference.predictor import CausalLM
+    from forebear.inference.predictor_protocols import CausalLM
 
 
 def require_positive(**counts: int) -> None:

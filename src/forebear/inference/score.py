@@ -14,7 +14,7 @@ from forebear.data.io.ledger import utf8_size
 from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError
 from forebear.inference.measure import finite_or_none, perplexity
-from forebear.inference.predictor import (
+from forebear.inference.predictor_protocols import (
     eos_id,
     make_row,
     oov_spelling_bits,
@@ -27,8 +27,8 @@ from forebear.statistical.ngram.language_model import NgramModel
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import TokenEncoding, Tokenizer
-    from forebear.inference.predictor import CausalLM
-    from forebear.nn.masked_lm import MaskedLM
+    from forebear.inference.predictor_protocols import CausalLM
+    from forebear.nn.masked_token_predictor import MaskedLM
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,12 @@ from forebear.data.sentences import split_sentences
 from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError, require_choice
 from forebear.inference.beam_search import Hypothesis, beam_search, validate_beams
-from forebear.inference.predictor import eos_id
+from forebear.inference.predictor_protocols import eos_id
 
 if TYPE_CHECKING:
     from forebear.data.corpus.parallel import TokenizerPair
     from forebear.data.tokenizers.tokenizer import Tokenizer
-    from forebear.inference.predictor import Seq2Seq
+    from forebear.inference.predictor_protocols import Seq2Seq
     from forebear.inference.run import Run
 
 TranslationUnit = Literal["whole", "split"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError
-from forebear.inference.predictor import non_finite_error
+from forebear.inference.predictor_protocols import non_finite_error
 from forebear.inspection.token_labels import resolve_number, token_labels
 
 if TYPE_CHECKING:

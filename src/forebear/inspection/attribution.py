@@ -149,13 +149,13 @@ def attribute(
 
 def _make_example(run: Run, text: str | Sequence[str]) -> Example:
     """The task's example for this input; an error if texts are missing or extra."""
-    from forebear.inference import predict
+    from forebear.inference import task_predictions
 
     task_name = run.task.name if run.task else ""
     if not isinstance(text, str):
         text = list(text)
     if task_name == "tagging":
-        examples = predict.tagged_examples(run, [text])
+        examples = task_predictions.tagged_examples(run, [text])
         if not examples[0].words or not all(examples[0].words):
             raise InputError("this text has no words", hint="give some text")
         return examples[0]
@@ -165,14 +165,14 @@ def _make_example(run: Run, text: str | Sequence[str]) -> Example:
     if task_name == "answering":
         if len(texts) != 2:
             raise InputError(f"{len(texts)} texts came", hint="give a question and its passage")
-        return predict.question_examples(texts[0], texts[1])[0]
+        return task_predictions.question_examples(texts[0], texts[1])[0]
     if task_name == "choice":
-        return predict.choice_examples(texts[0], texts[1:])[0]
+        return task_predictions.choice_examples(texts[0], texts[1:])[0]
     num_texts = 1 if run.task is None else run.task.texts
     if len(texts) != num_texts:
         expected, hint = ("pairs of texts", "give two") if num_texts == 2 else ("single texts", "give one")
         raise InputError(f"this run is about {expected}, and {len(texts)} came", hint=hint)
-    return predict.labeled_examples(run, texts if num_texts == 1 else [(texts[0], texts[1])])[0]
+    return task_predictions.labeled_examples(run, texts if num_texts == 1 else [(texts[0], texts[1])])[0]
 
 
 def _text_roles(example: Example) -> tuple[str, ...]:

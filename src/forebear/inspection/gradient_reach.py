@@ -17,7 +17,7 @@ import numpy as np
 
 from forebear.data.unicode import replace_surrogates
 from forebear.errors import ForebearError, InputError
-from forebear.inference.predictor import non_finite_error
+from forebear.inference.predictor_protocols import non_finite_error
 from forebear.inspection.embedding_visualization import cluster_color
 from forebear.reports.plotting import FAINT, SOFT, figure_bytes, new_figure, plot_style, shorten_label
 

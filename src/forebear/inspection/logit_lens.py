@@ -16,7 +16,7 @@ import numpy as np
 from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError
 from forebear.inference.next_tokens import TokenCandidate
-from forebear.inference.predictor import eos_id, make_row, reject_nan
+from forebear.inference.predictor_protocols import eos_id, make_row, reject_nan
 from forebear.inspection.token_labels import label_notes, next_label, resolve_number, token_labels
 from forebear.reports.plotting import (
     ACCENT,

@@ -48,16 +48,16 @@ def import_model(
         task: For a folder with a classifier: "classification" or "pairs"; "none" drops the task head.
         vectors: Options for word-vector files.
     """
-    from forebear.interop import openai_gpt
+    from forebear.interop import openai_gpt_weights
 
     path, target = Path(source), Path(to)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError("exists already", file=target, hint="choose another folder with --to")
-    is_openai_or_recurrent = openai_gpt.is_openai_gpt(path) or recurrent.is_elmo_or_lstm_npz(path)
+    is_openai_or_recurrent = openai_gpt_weights.is_openai_gpt(path) or recurrent.is_elmo_or_lstm_npz(path)
     if task is not None and path.exists() and (path.is_file() or is_openai_or_recurrent):
         raise InputError("--task is for Hugging Face's folders; others have none", file=source, hint="leave it out")
-    if path.exists() and openai_gpt.is_openai_gpt(path):
-        checkpoint = openai_gpt.read_openai_gpt(path, heads)
+    if path.exists() and openai_gpt_weights.is_openai_gpt(path):
+        checkpoint = openai_gpt_weights.read_openai_gpt(path, heads)
         return _create_imported_run(target, checkpoint, _load_sibling_tokenizer(path), source, path)
     if heads is not None:
         message = "--heads is for OpenAI's own files of GPT; all others tell it"

@@ -145,7 +145,7 @@ class WordVectorSpec(ModelSpec):
         """A model without heads: an embedding table and a task encoder."""
         from forebear.nn.model import Model
         from forebear.nn.nnlm import WordEmbedding
-        from forebear.nn.word_vector_encoders import TaskEncoder
+        from forebear.nn.word_vector_task_encoders import TaskEncoder
 
         words = WordEmbedding(tokenizer.vocab_size, self.width or encoder_config.width or DEFAULT_EMBEDDING_SIZE)
         options: dict[str, Any] = {"kind": encoder_config.kind, "is_pair": encoder_config.pairs}

@@ -9,7 +9,12 @@ from torch import Tensor, nn
 
 from forebear.nn.encoder import Encoder, Lengths, States, TokenVectors
 from forebear.nn.scalar_mix import ScalarMix
-from forebear.nn.word_vector_encoders import TASK_ENCODERS, DecomposableAttention, attend_other_text, split_text_lengths
+from forebear.nn.word_vector_task_encoders import (
+    TASK_ENCODERS,
+    DecomposableAttention,
+    attend_other_text,
+    split_text_lengths,
+)
 
 
 class ScalarMixEncoder(Encoder):

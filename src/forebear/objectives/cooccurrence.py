@@ -33,8 +33,8 @@ from forebear.data.io.atomic import (
 from forebear.data.io.files import ProgressFn
 from forebear.errors import ForebearError, InputError
 from forebear.objectives.batch import Batch, BatchKey
+from forebear.objectives.counting_batches import require_text_unit
 from forebear.objectives.shuffle import shuffled_positions
-from forebear.objectives.whole_texts import require_text_unit
 
 # --- Counting in bounded memory ---
 #

@@ -20,7 +20,7 @@ from forebear.nn.layers import deferred_linear
 from forebear.nn.model import Model, StateDict
 from forebear.nn.softmax import row_slices
 from forebear.nn.transformer import Transformer, TransformerBlock
-from forebear.training.distillation_objective import DistillationConfig
+from forebear.training.distillation_targets import DistillationConfig
 from forebear.training.gradient import GradientLearner
 
 PROJECTION_FILE = "projected.safetensors"  # projections between layers of unequal size, for training only

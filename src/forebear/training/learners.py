@@ -16,8 +16,8 @@ from safetensors.numpy import load_file, save_file
 from forebear.data.corpus.subset import Subset
 from forebear.data.io.workers import cpu_count
 from forebear.objectives.batch import Batch, is_supervised
+from forebear.objectives.counting_batches import WholeTexts
 from forebear.objectives.objective import Objective
-from forebear.objectives.whole_texts import WholeTexts
 from forebear.statistical.crf import CRFModel, CRFProblem
 from forebear.statistical.lbfgs import LBFGSOptimizer
 from forebear.statistical.linear import LinearModel

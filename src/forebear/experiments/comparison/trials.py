@@ -417,7 +417,7 @@ def _run_task_trial(job: TaskTrialSpec) -> dict[str, Any]:
 
 def measure_task_trial(run: Run, examples: Sequence[Any]) -> dict[str, Any]:
     """Latency, throughput and confidence interval of a run; its per-example scores are saved in its folder."""
-    from forebear.inference.predict import predict
+    from forebear.inference.task_predictions import predict
 
     task = run.task
     assert task is not None

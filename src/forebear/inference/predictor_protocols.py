@@ -13,7 +13,7 @@ from forebear.errors import ForebearError, InputError
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import TokenEncoding, Tokenizer
-    from forebear.nn.masked_lm import MaskedLM
+    from forebear.nn.masked_token_predictor import MaskedLM
 
 # --- Protocols ---
 

@@ -1,8 +1,7 @@
-"""`forebear explain` and `lineage`: a model's paper, settings and sizes; the list of all models."""
+"""`forebear explain`: the paper, settings, sizes and costs of a model."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
@@ -12,7 +11,7 @@ from forebear.cli.options import given_options
 from forebear.cli.output import Console, Output, Table, number_cell
 
 if TYPE_CHECKING:
-    from forebear.experiments.explain import ModelExplanation
+    from forebear.experiments.explain_model import ModelExplanation
 
 
 def explain(
@@ -43,7 +42,7 @@ def explain(
     vocabulary
         Entries of the vocabulary for which sizes are computed. [default: GPT-2's]
     """
-    from forebear.experiments.explain import explain_model
+    from forebear.experiments.explain_model import explain_model
 
     explanation = explain_model(milestone, size=size, settings=given_options(**fields), vocabulary=vocabulary)
     output.emit(explanation.to_dict(), lambda console: _print_explanation(console, explanation))
@@ -105,31 +104,3 @@ def _differing_fields(values: dict[str, Any], explanation: ModelExplanation) -> 
         name for name in values if len(fields_by_size) == 1 or len({str(fields[name]) for fields in fields_by_size}) > 1
     ]
     return ", ".join(f"{name} {values[name]}" for name in differing)
-
-
-def lineage(*, output: Output = Output()) -> None:
-    """List every milestone in the order of history: its idea, and what a run of it can be asked.
-
-    ```
-    forebear lineage
-    forebear lineage --json
-    ```
-    """
-    from forebear.experiments.explain import model_capabilities
-    from forebear.registry import LINEAGE
-
-    models = []
-    for entry in LINEAGE.values():
-        verbs, error = model_capabilities(entry.name)
-        models.append({**asdict(entry), "verbs": verbs, "ready": not error, "error": error})
-
-    def draw(console: Console) -> None:
-        table = Table(">year", "name", "milestone", "idea", "by", "can")
-        for model in models:
-            capabilities = ", ".join(model["verbs"]) if model["ready"] else Text(f"not ready: {model['error']}", "red")
-            details = (model["title"], model["idea"], model["authors"])
-            table.add_row(str(model["year"]), Text(model["name"], "bold"), *details, capabilities)
-        console.print(table)
-        console.print("more about one: forebear explain NAME    train one: forebear pretrain NAME TEXT")
-
-    output.emit({"milestones": models}, draw)

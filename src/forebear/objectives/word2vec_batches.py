@@ -10,8 +10,8 @@ import numpy as np
 from forebear.data.corpus.subset import Subset
 from forebear.errors import InputError
 from forebear.objectives.batch import Batch, BatchKey
+from forebear.objectives.counting_batches import require_text_unit
 from forebear.objectives.shuffle import shuffled_positions
-from forebear.objectives.whole_texts import require_text_unit
 
 
 @lru_cache(maxsize=2)

@@ -53,7 +53,7 @@ def tag(
     show_table
         Show the probability of every tag for every word.
     """
-    from forebear.inference.predict import strip_tags, tagged_examples
+    from forebear.inference.task_predictions import strip_tags, tagged_examples
 
     loaded_run = open_run(run, "tag", output)
     plain_texts = list(texts or ())  # in the order of the answers, as far as they are plain; what is written needs none
@@ -151,7 +151,7 @@ def answer(
     show_table
         Show how probably each token begins and ends the answer.
     """
-    from forebear.inference.predict import question_examples
+    from forebear.inference.task_predictions import question_examples
 
     loaded_run = open_run(run, "answer", output)
     if passage_file is not None:
@@ -228,7 +228,7 @@ def choose(
     show_table
         Show the probability of every choice. A single question is always shown so.
     """
-    from forebear.inference.predict import choice_examples
+    from forebear.inference.task_predictions import choice_examples
 
     loaded_run = open_run(run, "choose", output)
 
@@ -286,7 +286,7 @@ def classify(
         Show the probability of every label. A single text is always shown so.
     """
     loaded_run = open_run(run, "classify", output)
-    from forebear.inference.predict import labeled_examples
+    from forebear.inference.task_predictions import labeled_examples
 
     is_pair = cast(Any, loaded_run.task).texts == 2
     examples: list[Any] = list(texts or ())
