@@ -58,7 +58,7 @@ WINDOW, MOST_PLACES, LEAST_SHAPES, LEAST_SYMBOLS = 6, 8, 3, 29
 class Module:
     """A Python file, read and parsed once."""
 
-    path: str  # from the package's folder on: data/io/files.py
+    path: str  # from the package's folder on: data/io/sources.py
     text: str
     tree: ast.Module
     nodes: list[Any]

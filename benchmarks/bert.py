@@ -40,7 +40,7 @@ from transformers import BertConfig, BertForPreTraining
 from forebear.interop import huggingface
 from forebear.models.bert import BertSpec
 from forebear.objectives.batch import IGNORE_INDEX, Batch, BatchKey
-from forebear.training.gradient import DeviceConfig, GradientLearner
+from forebear.training.gradient_learner import DeviceConfig, GradientLearner
 from forebear.training.settings import Recipe
 
 LEAST, MOST = 10, 128  # tokens in a row

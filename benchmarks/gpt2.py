@@ -30,7 +30,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from forebear.interop.huggingface import to_hf_checkpoint
 from forebear.models.gpt2 import GPT2Spec
 from forebear.objectives.batch import Batch
-from forebear.training.gradient import DeviceConfig, GradientLearner
+from forebear.training.gradient_learner import DeviceConfig, GradientLearner
 from forebear.training.settings import Recipe
 
 

@@ -38,7 +38,7 @@ from forebear.models.gpt2 import GPT2Spec
 from forebear.models.spec import ModelSpec
 from forebear.objectives.batch import BatchKey
 from forebear.training.distributed import AllReduceSync, MultiProcessLearner
-from forebear.training.gradient import DeviceConfig, GradientLearner
+from forebear.training.gradient_learner import DeviceConfig, GradientLearner
 from forebear.training.settings import Recipe
 from forebear.training.shared_memory import SharedMemorySync
 from forebear.training.worker_processes import WorkerPool

@@ -75,8 +75,8 @@ class Bench:
         """zhwiki and the People's Daily."""
         text = self.folder / "chinese.txt"
         if not text.exists():
-            from forebear.data.io.files import find_sources
             from forebear.data.io.ledger import Ledger
+            from forebear.data.io.sources import find_sources
             from forebear.data.io.text_formats import TextFormat
 
             news = TextFormat("lines", "tagged").documents_in(

@@ -39,7 +39,7 @@ from forebear.models.elmo import ElmoSpec
 from forebear.nn.next_token_predictors import RecurrentCausalLM
 from forebear.objectives.batch import Batch, BatchKey
 from forebear.registry import model_spec
-from forebear.training.gradient import DeviceConfig, GradientLearner
+from forebear.training.gradient_learner import DeviceConfig, GradientLearner
 from forebear.training.settings import Recipe
 
 HELD_OUT = 150_000  # bytes of held-out text that examine

@@ -22,7 +22,7 @@ from forebear.nn.layers import initial_values
 from forebear.nn.lstm_scan import ClipLimits
 from forebear.nn.recurrent import LSTMLayer, RecurrentLayer
 from forebear.nn.softmax import AdaptiveSoftmax, cluster_cutoffs
-from forebear.training.gradient import AdamW
+from forebear.training.gradient_learner import AdamW
 
 ROWS, TOKENS, UNROLLED = 32, 1024, 20  # rows and tokens of a batch; tokens of a row in the published training of ELMo
 WIDTH, SAMPLES = 256, 4096  # of a softmax: numbers that come in, and words that are drawn

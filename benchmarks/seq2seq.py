@@ -32,7 +32,7 @@ from forebear.inference.run import Run
 from forebear.inference.translate import translate_texts
 from forebear.objectives.batch import Batch, BatchKey
 from forebear.registry import model_spec
-from forebear.training.gradient import DeviceConfig, GradientLearner
+from forebear.training.gradient_learner import DeviceConfig, GradientLearner
 from forebear.training.settings import Recipe
 
 SHAPE = {"width": 256, "inner": 512, "depth": 1}

@@ -26,7 +26,7 @@ def natural_text(size: int) -> str:
     file = DATA / "corpora" / "wikitext2" / "train.txt"
     if file.exists():
         return file.read_bytes()[:size].decode("utf-8", "ignore")
-    from forebear.demo.demo_text import manual_documents
+    from forebear.demo.python_manual import manual_documents
 
     return "\n".join(manual_documents())[:size]
 

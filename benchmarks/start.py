@@ -35,11 +35,11 @@ print(int(model.generate(ids, max_new_tokens=1, do_sample=False, pad_token_id=0)
 def made(folder: Path) -> tuple[Path, Path]:
     """A small run, and the same for transformers."""
     import forebear as fb
-    from forebear.demo import demo_text
+    from forebear.demo import python_manual
     from forebear.interop.convert import export_run
 
     text = folder / "manual.txt"
-    text.write_text("\n\n".join(demo_text.manual_documents()[:200]), encoding="utf-8")
+    text.write_text("\n\n".join(python_manual.manual_documents()[:200]), encoding="utf-8")
     run = fb.pretrain("gpt2", text, to=folder / "run", size="tiny", vocabulary=2000, steps=20, batch=1024, threads=1)
     return folder / "run", export_run(run, "huggingface", str(folder / "theirs"))
 

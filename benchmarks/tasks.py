@@ -49,7 +49,7 @@ from forebear.models.bert import BertSpec
 from forebear.tasks.classification import Classification
 from forebear.tasks.task import predict_logits
 from forebear.training.adaptation import Adaptation
-from forebear.training.gradient import DeviceConfig, GradientLearner
+from forebear.training.gradient_learner import DeviceConfig, GradientLearner
 from forebear.training.settings import Recipe
 
 TOGETHER = 32  # examples in a batch

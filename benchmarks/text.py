@@ -107,8 +107,8 @@ def rjieba(text: Path, tokenizer: Path, cores: int, to: Path) -> dict:
 
 
 def ready_sentences(text: Path) -> list[str]:
-    from forebear.data.io.files import find_sources
     from forebear.data.io.ledger import Ledger
+    from forebear.data.io.sources import find_sources
     from forebear.data.io.text_formats import TextFormat
     from forebear.data.sentences import split_sentences
 
@@ -197,10 +197,10 @@ def natural_texts(folder: Path) -> dict[str, Path]:
     """English and Chinese prose as people wrote it, each once; the demo's where the real data are absent."""
     corpora = DATA / "corpora"
     if not corpora.is_dir():
-        from forebear.demo import demo_text
+        from forebear.demo import python_manual
 
         own = folder / "manual.txt"
-        own.write_text("\n\n".join(demo_text.manual_documents()), encoding="utf-8")
+        own.write_text("\n\n".join(python_manual.manual_documents()), encoding="utf-8")
         return {"English (demo)": own}
     english = folder / "english.txt"
     parts = ["wikitext2/train.txt", "wikitext2/wiki.valid.raw", "wikitext2/wiki.test.raw", "tinyshakespeare.txt"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from forebear.cli.main import main
-from forebear.data.labeled.load import labeled_source
+from forebear.data.labeled.labeled_source import labeled_source
 from forebear.demo.labeled_examples import TASK_FILES, demo_examples, format_task_file
 from forebear.experiments import training_run
 from forebear.training.run_folder import RunFolder

@@ -54,7 +54,7 @@ def data() -> Path:
 @pytest.fixture(autouse=True)
 def float32_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     """Training takes bfloat16 where the processor multiplies it in hardware: here results must not depend on that."""
-    if (gradient := sys.modules.get("forebear.training.gradient")) is not None:
+    if (gradient := sys.modules.get("forebear.training.gradient_learner")) is not None:
         monkeypatch.setattr(gradient, "_has_bfloat16", lambda name: False)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from forebear.data.labeled.load import labeled_source
+from forebear.data.labeled.labeled_source import labeled_source
 from forebear.experiments import training_run
 from forebear.inference.run import Run
 from forebear.registry import model_spec

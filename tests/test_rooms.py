@@ -289,7 +289,7 @@ def test_forbidden_import_is_found(tmp_path: Path, file: str, line: str, complai
         ("data__a", "from forebear._version import __version__\nimport torchless\nimport numpy"),
         (
             "kernels__a",
-            "from forebear import numerics as numerics; from forebear import heads as heads\n"
+            "from forebear import numerics as numerics; from forebear import capabilities as capabilities\n"
             "from forebear.interrupts import deferred_interrupts",
         ),
         ("nn__a", "import torch\nfrom ..data.corpus.corpus import Corpus"),

@@ -171,7 +171,7 @@ def test_ask_of_a_run_without_the_head_names_its_capabilities(
 
 
 def test_ask_removes_control_characters_from_the_output(gpt2: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("forebear.inference.prompting.split_sentences", lambda text: ["a\x1b[31m\u3000b\n\t"])
+    monkeypatch.setattr("forebear.inference.prompted_generation.split_sentences", lambda text: ["a\x1b[31m\u3000b\n\t"])
     assert "a\ufffd[31m\u3000b" in printed_output(capsys, "ask", gpt2, "The cat", "--cue", "x", "--length", "2")
 
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from forebear.data import cleaning
 from forebear.data.cleaning import CleaningRules, clean_documents, write_documents
 from forebear.data.io.document import Document
-from forebear.data.io.files import SourceFile
 from forebear.data.io.ledger import Ledger, LedgerError, utf8_size
+from forebear.data.io.sources import SourceFile
 from forebear.data.io.text_formats import TextFormat
 from forebear.errors import ForebearError, InputError
 

@@ -16,8 +16,8 @@ from forebear.data import corpus_report
 from forebear.data.cleaning import CleaningRules, clean_documents
 from forebear.data.corpus_report import LONG_LINE, CorpusReport, measure_tokenizers, text_report
 from forebear.data.io.document import Document
-from forebear.data.io.files import SourceFile
 from forebear.data.io.ledger import Ledger
+from forebear.data.io.sources import SourceFile
 from forebear.data.io.text_formats import TextFormat
 
 ARTICLE = "The council approved the plan for the new bridge over the river on Monday evening after a long debate. " * 3

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from forebear.demo import demo_text
+from forebear.demo import python_manual
 
 
 @pytest.fixture(scope="module")
 def documents() -> tuple[str, ...]:
-    return demo_text.manual_documents()
+    return python_manual.manual_documents()
 
 
 def test_manual_has_about_a_megabyte_of_prose(documents: tuple[str, ...]):
@@ -34,7 +34,7 @@ def test_manual_paragraphs_are_unique_sentences_without_markup(documents: tuple[
     for paragraph in paragraphs:
         assert paragraph[0].isupper()
         assert paragraph[-1] in ".!?:\")'"
-        assert len(paragraph.split()) >= demo_text.MIN_WORDS
+        assert len(paragraph.split()) >= python_manual.MIN_WORDS
         assert "  " not in paragraph
     text = "\n".join(paragraphs)
     assert ">>>" not in text
@@ -50,7 +50,7 @@ def test_most_frequent_manual_words_are_those_of_english(documents: tuple[str, .
 
 
 def test_manual_is_identical_in_another_process(documents: tuple[str, ...]):
-    code = "import hashlib; from forebear.demo.demo_text import manual_documents; "
+    code = "import hashlib; from forebear.demo.python_manual import manual_documents; "
     code += "print(hashlib.sha256('|'.join(manual_documents()).encode()).hexdigest())"
     digest = subprocess.check_output([sys.executable, "-c", code], text=True).strip()
     assert digest == hashlib.sha256("|".join(documents).encode()).hexdigest()
@@ -62,7 +62,7 @@ def test_extracted_docstrings_equal_those_of_ast(name: str):
     nodes = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     all_docstrings = [ast.get_docstring(node) for node in ast.walk(ast.parse(program)) if isinstance(node, nodes)]
     multi_line = {text for text in all_docstrings if text and '"""' in program and "\n" in text}
-    extracted = {cleandoc(text) for text in demo_text._docstrings(program)}
+    extracted = {cleandoc(text) for text in python_manual._docstrings(program)}
     assert multi_line <= extracted
     assert extracted <= {text for text in all_docstrings if text}
 
@@ -82,7 +82,7 @@ def test_prose_excludes_markup_code_and_tables():
 
           - An entry of a list, which is a sentence and may stay where it is.
     """
-    assert list(demo_text._prose(text)) == [
+    assert list(python_manual._prose(text)) == [
         "Return the second item of list in items, counted from the end of it.",
         "An entry of a list, which is a sentence and may stay where it is.",
     ]
@@ -97,5 +97,5 @@ def test_manual_without_pydoc_topics_uses_docstrings(monkeypatch: pytest.MonkeyP
         return original_import(name, *arguments, **keywords)  # type: ignore[arg-type]
 
     monkeypatch.setattr(builtins, "__import__", import_without_pydoc_data)
-    assert list(demo_text._topics()) == []
-    assert any(len(texts) > 3 for texts in demo_text._modules())
+    assert list(python_manual._topics()) == []
+    assert any(len(texts) > 3 for texts in python_manual._modules())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forebear.demo import demo_text
+from forebear.demo import demo_text, python_manual
 from forebear.demo.demo_text import mixed_documents
 
 
@@ -19,7 +19,7 @@ def test_longer_mixed_text_starts_with_the_shorter_one():
 def test_mixed_text_is_half_manual_and_half_stories_in_both_languages():
     texts = list(mixed_documents(400_000, 3))
     assert num_bytes(texts[:-1]) < 400_000 <= num_bytes(texts)
-    manual_pages = set(demo_text.manual_documents())
+    manual_pages = set(python_manual.manual_documents())
     stories = [text for text in texts if text not in manual_pages]
     assert 0.4 < num_bytes(stories) / num_bytes(texts) < 0.6
     chinese = [text for text in stories if any("\u4e00" <= character <= "\u9fff" for character in text)]

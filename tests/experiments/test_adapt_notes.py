@@ -13,7 +13,8 @@ from command_line import printed_output
 from forebear.cli.main import main
 from forebear.data.labeled.dataset_stats import summarize_dataset
 from forebear.data.labeled.examples import LabeledExample
-from forebear.data.labeled.load import count_form_mismatches, labeled_source, read_labeled
+from forebear.data.labeled.labeled_source import labeled_source
+from forebear.data.labeled.load import count_form_mismatches, read_labeled
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError, UserInterrupt
 from forebear.experiments import adapt, training_run

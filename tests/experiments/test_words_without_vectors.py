@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from forebear.data.labeled.load import labeled_source
+from forebear.data.labeled.labeled_source import labeled_source
 from forebear.experiments import training_run
 from forebear.training.run_folder import RunFolder
 from small_runs import NoteRecorder, train_small_run

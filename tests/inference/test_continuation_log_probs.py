@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_language_models import BigramTable, HashedLM
 
-from forebear.inference import prompting
-from forebear.inference.prompting import continuation_log_probs, score_options
+from forebear.inference import score_continuations
+from forebear.inference.prompting import score_options
+from forebear.inference.score_continuations import continuation_log_probs
 
 TAILS = st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=4), min_size=1, max_size=30)
 
@@ -22,7 +23,7 @@ def reference_log_probs(predictor, prompt, tails):
 def test_prefix_tree_equals_scoring_each_continuation(tails, prompt, batch_size):
     predictor = HashedLM(5)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(prompting, "BRANCH_BATCH", batch_size)
+        patched.setattr(score_continuations, "BRANCH_BATCH", batch_size)
         log_probs = continuation_log_probs(predictor, np.array(prompt), tails)
     np.testing.assert_allclose(log_probs, reference_log_probs(predictor, prompt, tails), atol=1e-5)
 
@@ -37,7 +38,7 @@ def test_choices_scored_by_prefix_tree_equal_those_scored_whole(tokenizer, monke
     predictor = HashedLM(tokenizer.vocab_size)
     choices = ["cat", "cat sat", "dog", "dog sat", "mat and", "a cat and a dog", "log"]
     scored_whole = score_options(predictor, tokenizer, ["the dog sat on the", "我很"], choices=choices)
-    monkeypatch.setattr(prompting, "MIN_SHARED_TOKENS", 1)
+    monkeypatch.setattr(score_continuations, "MIN_SHARED_TOKENS", 1)
     predictor.batches.clear()
     scored_by_tree = score_options(predictor, tokenizer, ["the dog sat on the", "我很"], choices=choices)
     assert sum(predictor.batches) == 0  # nothing was scored whole

@@ -13,7 +13,7 @@ import pytest
 from forebear.cli.distill import distil as command
 from forebear.cli.output import Output
 from forebear.cli.pretrain import TrainingOptions
-from forebear.data.labeled.load import labeled_source
+from forebear.data.labeled.labeled_source import labeled_source
 from forebear.demo.labeled_examples import demo_examples
 from forebear.errors import InputError
 from forebear.experiments import distill, plan, training_run

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from forebear.data.labeled.load import labeled_source
+from forebear.data.labeled.labeled_source import labeled_source
 from forebear.demo.labeled_examples import demo_examples
 from forebear.errors import InputError
 from forebear.experiments import distill, training_run

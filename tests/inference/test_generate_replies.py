@@ -11,7 +11,7 @@ from toy_language_models import BigramTable, HashedLM, bigram_model
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError
-from forebear.inference.prompting import generate_replies, summarize
+from forebear.inference.prompted_generation import generate_replies, summarize
 from forebear.inference.sampling import sample_texts
 
 SHOTS = [("the cat", "mat"), ("the dog", "log"), ("a cat", "dog")]

@@ -113,7 +113,7 @@ def test_batched_masked_options_equal_single_ones(
     masked_lm = untrained_masked_lm(tokenizer, context=20)
     texts = ["the cat", "the dog sat on the log and a cat and a dog sat on the mat", "我很喜欢你"]
     alone = [score_options(masked_lm, tokenizer, text, labels=["cat", "a dog"])[0] for text in texts]
-    monkeypatch.setattr("forebear.inference.prompting.MASKED_BATCH_TOKENS", 40)
+    monkeypatch.setattr("forebear.inference.score_continuations.MASKED_BATCH_TOKENS", 40)
     together = score_options(masked_lm, tokenizer, texts, labels=["cat", "a dog"])
     for result, batched_result in zip(alone, together, strict=True):
         assert answer_probabilities(result) == pytest.approx(answer_probabilities(batched_result), abs=1e-5)

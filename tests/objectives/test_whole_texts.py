@@ -10,7 +10,7 @@ from forebear.data.corpus.subset import Subset
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError
 from forebear.objectives.batch import BatchKey
-from forebear.objectives.counting_batches import WholeTexts
+from forebear.objectives.ordered_texts import WholeTexts
 
 STORY = "The cat sat. It was warm!\nA dog came.\n\n他走了。她也走了！\n\nThe end\n\n" + "far and " * 20 + "wide.\n\nSo"
 

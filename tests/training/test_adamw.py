@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from forebear.training.gradient import AdamW
+from forebear.training.gradient_learner import AdamW
 
 
 def parameters() -> dict[str, torch.Tensor]:

@@ -33,8 +33,8 @@ from forebear.training.distillation import (
     matching_teacher_layers,
 )
 from forebear.training.distillation_targets import TEACHER_SUFFIX, DistillationConfig
-from forebear.training.gradient import DeviceConfig
-from forebear.training.learners import WEIGHTS_FILE
+from forebear.training.gradient_learner import DeviceConfig
+from forebear.training.learner import WEIGHTS_FILE
 from forebear.training.settings import Recipe
 from small_runs import small_tokenizer as trained_tokenizer
 

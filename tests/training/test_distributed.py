@@ -18,7 +18,7 @@ from forebear.models.bert import BertSpec
 from forebear.models.gpt2 import GPT2Spec
 from forebear.objectives.batch import IGNORE_INDEX, Batch
 from forebear.training.distributed import AllReduceSync, GradientSync, MultiProcessLearner, ShardedSync
-from forebear.training.gradient import DeviceConfig, GradientLearner
+from forebear.training.gradient_learner import DeviceConfig, GradientLearner
 from forebear.training.settings import Recipe
 from forebear.training.shared_memory import SharedMemorySync
 from forebear.training.worker_processes import WorkerPool

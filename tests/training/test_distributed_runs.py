@@ -19,9 +19,10 @@ from adapted_runs import task_file
 from command_line import Captured, refusal_message
 from forebear.errors import ForebearError, InputError, UserInterrupt
 from forebear.experiments import training_run
+from forebear.training.process_group import ProcessGroup, launch_processes
 from forebear.training.run_folder import MetricsLog, RunFolder
 from forebear.training.trainer import ProgressReport
-from forebear.training.worker_processes import ProcessGroup, WorkerPool, launch_processes
+from forebear.training.worker_processes import WorkerPool
 from small_runs import NoteRecorder, small_pretrain_plan, small_text, train_small_run, weights_digest
 
 STEPS = 40
@@ -228,7 +229,7 @@ def test_refused_command_ends_all_torchrun_processes(tmp_path: Path):
 @pytest.mark.slow
 def test_adaptation_by_two_processes_equals_one_process(folder: Path):
     parent = train_small_run("bert", folder, steps=5, context=48, to="bert")
-    from forebear.data.labeled.load import labeled_source
+    from forebear.data.labeled.labeled_source import labeled_source
 
     source, _ = labeled_source(str(task_file("tagging", folder, 60)), task=None, form={})
     runs = []

@@ -13,8 +13,8 @@ from forebear.errors import ForebearError, InputError
 from forebear.experiments import plan as planning
 from forebear.experiments import training_run
 from forebear.inference.run import Run
+from forebear.training.process_group import ProcessGroup
 from forebear.training.run_folder import MetricsLog
-from forebear.training.worker_processes import ProcessGroup
 from small_runs import (
     WORD_VECTOR_MODELS,
     NoteRecorder,

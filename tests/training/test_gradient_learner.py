@@ -15,7 +15,7 @@ from forebear.models.gpt2 import GPT2Spec
 from forebear.objectives.batch import IGNORE_INDEX, Batch, BatchKey
 from forebear.objectives.next_token import NextToken
 from forebear.training.checkpoint import CheckpointStore
-from forebear.training.gradient import DeviceConfig, GradientLearner
+from forebear.training.gradient_learner import DeviceConfig, GradientLearner
 from forebear.training.run_folder import MetricsLog
 from forebear.training.settings import Recipe
 from forebear.training.trainer import ProgressReport, Trainer

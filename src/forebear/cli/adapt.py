@@ -126,10 +126,10 @@ def adapt(
     learning_curve
         Adapt with fewer examples too, to see what more of them would bring.
     """
-    from forebear.data.labeled.load import labeled_source
+    from forebear.data.labeled.labeled_source import labeled_source
     from forebear.experiments import training_run
     from forebear.experiments.pretrain_tagger import implied_task
-    from forebear.training.worker_processes import launch_processes
+    from forebear.training.process_group import launch_processes
 
     with launch_processes(processes.processes, shard=processes.shard) as group, training_progress(output) as callback:
         if group is None:

@@ -9,20 +9,18 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from forebear.cli.output import Output, count_phrase
-from forebear.data.io.files import TextBlocks
 from forebear.data.io.ledger import Ledger
+from forebear.data.io.text_blocks import TextBlocks
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
-    from forebear.data.labeled.row_to_example import LabeledFormat, RejectedRow
     from forebear.inference.run import Run
 
 STDIN_PATH = "/dev/stdin"  # `main` replaces a lone - by it
@@ -66,7 +64,7 @@ def check_output_file(output: Path | None, inputs: Sequence[str | os.PathLike[st
         raise InputError(f"{output} is a folder", hint="name a file in it")
     if not output.is_file():
         return
-    from forebear.data.io.files import find_sources
+    from forebear.data.io.sources import find_sources
 
     paths = [path for path in inputs if os.fspath(path) != STDIN_PATH]
     target = output.resolve()
@@ -105,7 +103,7 @@ class BatchInputOptions:
         yield from (InputLine(text) for text in arguments if text != STDIN_PATH)
         if file is None:
             return
-        from forebear.data.io.files import find_sources
+        from forebear.data.io.sources import find_sources
         from forebear.data.io.text_formats import numbered_lines
 
         for source in find_sources([file]):
@@ -159,14 +157,14 @@ class BatchInputOptions:
         if self.output_file is None:
             return list(answer_lines())
         from forebear.data.io.atomic import explain_disk_errors
-        from forebear.data.io.files import atomic_compressed_file
+        from forebear.data.io.compression import atomic_compressed_file
 
         with explain_disk_errors(self.output_file), atomic_compressed_file(self.output_file) as file:
             is_empty = True
             for answer in answer_lines():
                 is_empty = False
                 record = to_record(answer)
-                file.write((record if isinstance(record, str) else _to_json(record)).encode() + b"\n")
+                file.write((record if isinstance(record, str) else to_json(record)).encode() + b"\n")
             if is_empty:  # here, so that no empty file is taken for an answer
                 raise InputError("there is no text", hint='give "a text", or a file that has some: --in FILE')
         return []
@@ -176,7 +174,7 @@ class BatchInputOptions:
         output.emit_summary(result | {"out": str(self.output_file)}, f"{summary}: {self.output_file}")
 
 
-def _to_json(record: dict[str, Any]) -> str:
+def to_json(record: dict[str, Any]) -> str:
     return json.dumps(record, ensure_ascii=False, allow_nan=False)
 
 
@@ -286,210 +284,6 @@ def counting_progress(output: Output, unit: str) -> Iterator[Callable[[int], Non
     if not output.quiet:
         summary = f"{count_phrase(total, unit.removesuffix('s'))} in {seconds:.1f} s"
         print(f"{summary}, {total / max(seconds, 1e-9):,.0f} {unit}/s", file=sys.stderr)  # noqa: T201
-
-
-# --- Examples for runs with a task head ---
-
-
-STRUCTURED_SUFFIXES = (".tsv", ".csv", ".jsonl", ".json", ".conll", ".bio", ".iob", ".bmes")
-MAX_SHOWN_ROWS = 10  # rejected rows
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class ExampleBatchOptions(BatchInputOptions):
-    """Many examples at once."""
-
-    input_file: Annotated[Path | None, Parameter(name="--in")] = None
-    """Taken after what is given here (also .gz, .zst). .tsv, .csv, .jsonl, .json, .conll, .bio, .iob and .bmes are
-    written as the file that the run learned from, with or without labels; any other, and - for standard input, is
-    plain, an example a line. Words that plainly have tags with them, word/tag or in columns, are taken without."""
-    output_file: Annotated[Path | None, Parameter(name="--out")] = None
-    """Write the answers to this file instead, in order: .jsonl and .json a JSON object a line; any other name as told
-    above. What could not be read keeps its place, with the error or as an empty line."""
-
-
-@dataclass(frozen=True)
-class PlainLines:
-    """How examples and answers of a task are written a line each.
-
-    unit           what an example is, in the plural
-    description    what a line holds
-    parse_line     makes an example of a line
-    format_answer  makes a line of an answer, for files other than JSON lines
-    error_line     the line in place of an answer, for a row that could not be read
-    """
-
-    unit: str
-    description: str
-    parse_line: Callable[[str], Any]
-    format_answer: Callable[[Any], str]
-    error_line: str = "\n"
-
-
-@dataclass
-class ExampleStream:
-    """All examples of a command in order, and the rejected rows with the number of examples before each."""
-
-    run: Run
-    examples: list[Any]
-    batch_options: BatchInputOptions
-    lines: PlainLines
-    count: int = 0
-    rejected: list[RejectedRow] = field(default_factory=list)
-    rejected_positions: list[int] = field(default_factory=list)
-
-    def __iter__(self) -> Iterator[Any]:
-        for example in chain(self.examples, self._file_examples()):
-            self._record_positions()
-            self.count += 1
-            yield example
-        self._record_positions()
-        if not self.count:
-            raise InputError("there is nothing to do", hint=f"give {self.lines.unit}, or --in FILE")
-
-    def _record_positions(self) -> None:
-        self.rejected_positions += [self.count] * (len(self.rejected) - len(self.rejected_positions))
-
-    def _file_examples(self) -> Iterator[Any]:
-        """Examples of the input file, in the format of the training data or one per line; rejected rows go to
-        `self.rejected`."""
-        if (file := self.batch_options.input_file) is None:
-            return iter(())
-        name = file.name.removesuffix(".gz").removesuffix(".zst")
-        is_structured = name.endswith(STRUCTURED_SUFFIXES) or self._has_tags(file)
-        return self._read_structured(file) if is_structured else self._read_plain_lines(file)
-
-    def _has_tags(self, file: Path) -> bool:
-        """Whether the run is a tagger and the file clearly has tagged words, whatever its name."""
-        from forebear.data.io.files import find_sources
-        from forebear.data.labeled.detect_format import FileHead
-
-        if str(file) == STDIN_PATH or self.run.task is None or self.run.task.name != "tagging":
-            return False
-        try:
-            head = FileHead.read(next(find_sources([file])), self.batch_options.encoding or DEFAULT_ENCODING, "replace")
-            return head.tag_columns() is not None
-        except InputError:  # raised again when the lines are read
-            return False
-
-    def _read_structured(self, file: Path) -> Iterator[Any]:
-        from forebear.data.labeled.load import read_examples
-
-        assert self.run.task is not None
-        count_before, file_format = self.count, _labeled_format(self.run, file, self.batch_options.encoding)
-        options: dict[str, Any] = {"labels": "optional", "on_bad_rows": "skip", "rejected": self.rejected}
-        try:
-            yield from read_examples([str(file)], self.run.task.name, file_format, **options)
-        except InputError as error:
-            if self.count == count_before and (self.rejected or error.message.startswith("there is no column")):
-                error.hint = f"the run learned from {_describe_format(file_format)}: write the file so"
-            elif error.byte is not None and error.message.startswith("not "):
-                error.hint = "mend the file, or name the right --encoding (gb18030, big5, …)"
-            raise
-
-    def _read_plain_lines(self, file: Path) -> Iterator[Any]:
-        from forebear.data.labeled.row_to_example import RejectedRow
-
-        count_before = self.count
-        for input_line in self.batch_options.read_inputs():
-            example, fault = None, input_line.fault
-            try:
-                example = None if fault else self.lines.parse_line(input_line.text)
-            except InputError as error:
-                fault = error.message
-            if fault:
-                self.rejected.append(RejectedRow(input_line.file or str(file), input_line.line, fault))
-            else:
-                yield example
-        if self.rejected and self.count == count_before:
-            first_rejected = self.rejected[0]
-            hint = f"a line holds {self.lines.description}; another encoding is named with --encoding"
-            message = f"all lines are bad; this one: {first_rejected.reason}"
-            raise InputError(message, file=first_rejected.file, line=first_rejected.line, hint=hint)
-
-    def interleave_rejected(self, answers: Iterable[Any]) -> Iterator[Any]:
-        """The answers with each rejected row at its position."""
-        num_yielded = 0
-        for index, answer in enumerate(answers):
-            while num_yielded < len(self.rejected_positions) and self.rejected_positions[num_yielded] <= index:
-                yield self.rejected[num_yielded]
-                num_yielded += 1
-            yield answer
-        yield from self.rejected[num_yielded:]
-
-
-def _labeled_format(run: Run, file: Path, encoding: str | None) -> LabeledFormat:
-    """The format of a file: that of the run's training data, or detected if the run was imported."""
-    from forebear.data.labeled.load import detect_format, format_like
-    from forebear.data.labeled.row_to_example import LabeledFormat
-
-    assert run.task is not None
-    if labeled := run.metadata.get("labelled"):
-        file_format = LabeledFormat.from_dict(labeled["source"]["form"])
-        return format_like(str(file), file_format if encoding is None else replace(file_format, encoding=encoding))
-    return detect_format(str(file), run.task.name, encoding=encoding or "utf-8").file_format
-
-
-def _describe_format(file_format: LabeledFormat) -> str:
-    """The format of a labeled file in words."""
-    from forebear.data.labeled.row_to_example import LABELED_FORMATS
-
-    columns = [*file_format.texts, *file_format.choices, *([] if file_format.label is None else [file_format.label])]
-    if file_format.kind in ("squad", "conll", "tagged") or not columns:
-        return LABELED_FORMATS[file_format.kind]
-    kind = ("column" if file_format.kind in ("tsv", "csv") else "field") + "s" * (len(columns) > 1)
-    return f"{LABELED_FORMATS[file_format.kind]} with the {kind} {', '.join(map(str, columns))}"
-
-
-def run_task_command(
-    run: Run,
-    argument_examples: list[Any],
-    batch_input: BatchInputOptions,
-    output: Output,
-    lines: PlainLines,
-    draw: Callable[[Any, Any], object],
-) -> None:
-    """Answers for the given examples and those of --in, drawn (console, answer) or written to --out."""
-    from forebear.inference.task_predictions import format_predictions
-
-    examples = ExampleStream(run, argument_examples, batch_input, lines)
-    answers: list[Any] = []
-    with output.counter(lines.unit) as progress:
-        predictions = format_predictions(run, examples, progress)
-        if batch_input.output_file is None:
-            answers = list(predictions)
-        else:
-            _write_answers(batch_input.output_file, examples.interleave_rejected(predictions), lines)
-    rejected, count = examples.rejected, examples.count
-    for row in rejected[:MAX_SHOWN_ROWS]:
-        print(f"not read: {row}", file=sys.stderr)  # noqa: T201
-    if len(rejected) > MAX_SHOWN_ROWS:
-        print(f"not read: {len(rejected) - MAX_SHOWN_ROWS:,} more", file=sys.stderr)  # noqa: T201
-    result: dict[str, Any] = {"run": run.name, "count": count}
-    result["bad"] = [{"file": row.file, "line": row.line, "reason": row.reason} for row in rejected]
-    if batch_input.output_file is not None:
-        batch_input.emit_written(result, count_phrase(count, lines.unit.removesuffix("s")), output)
-        return
-    result["answers"] = [answer.to_dict() for answer in answers]
-    output.emit(result, lambda console: [draw(console, answer) for answer in answers])
-
-
-def _write_answers(file: Path, answers: Iterable[Any], lines: PlainLines) -> None:
-    """Writes the file atomically, as JSON lines or plain lines."""
-    from forebear.data.io.atomic import atomic_write, explain_disk_errors
-    from forebear.data.labeled.row_to_example import RejectedRow
-
-    writes_json = file.name.endswith((".jsonl", ".json"))
-    with explain_disk_errors(file), atomic_write(file) as output:
-        for answer in answers:
-            if isinstance(answer, RejectedRow):
-                line = (
-                    _to_json({"line": answer.line, "error": answer.reason}) + "\n" if writes_json else lines.error_line
-                )
-            else:
-                line = _to_json(answer.to_dict()) + "\n" if writes_json else lines.format_answer(answer)
-            output.write(line.encode("utf-8", "replace"))
 
 
 # --- Batches in which some texts fail: they keep their positions, and are reported at the end ---

@@ -61,7 +61,7 @@ def corpus(
     """
     from forebear.data.cleaning import clean_documents, write_documents
     from forebear.data.corpus_report import text_report
-    from forebear.data.io.files import find_sources
+    from forebear.data.io.sources import find_sources
     from forebear.data.tokenizers.tokenizer import Tokenizer
 
     text_format = reading.text_format()
@@ -88,8 +88,8 @@ def _read_with_progress(
     texts: list[str], text_format: TextFormat, progress: Callable[[int, int], None]
 ) -> tuple[Iterator[Document], Ledger]:
     """The documents and the ledger that reading fills; reports progress by bytes read."""
-    from forebear.data.io.files import find_sources
     from forebear.data.io.ledger import Ledger
+    from forebear.data.io.sources import find_sources
 
     ledger = Ledger()
     total = sum(source.file_stamp()[2] for source in find_sources(texts))

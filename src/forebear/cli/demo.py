@@ -43,7 +43,7 @@ def adapt_demo_runs(
     folder: Path, comparison: TextComparison, runs_folder: Path, seconds: float, output: Output
 ) -> list[dict[str, Any]]:
     """Adapts the runs of the comparison to each task, `seconds` each; a row per run, also of finished ones."""
-    from forebear.data.labeled.load import labeled_source
+    from forebear.data.labeled.labeled_source import labeled_source
     from forebear.demo.labeled_examples import TASK_FILES, write_demo_tasks
     from forebear.experiments.training_run import plan_adaptation, run_adaptation
 
@@ -135,7 +135,7 @@ def demo(
 
 def write_text(folder: Path, text: str) -> tuple[Path, float | None]:
     """Writes the chosen text; returns the file and its true entropy in bits per byte, if known."""
-    from forebear.demo import demo_text, world
+    from forebear.demo import demo_text, python_manual, world
 
     limit = None
     if text == "world":
@@ -143,7 +143,7 @@ def write_text(folder: Path, text: str) -> tuple[Path, float | None]:
         documents = [story.text for story in stories]
         limit = _entropy_limit(stories)
     elif text == "manual":
-        documents = demo_text.manual_documents()
+        documents = python_manual.manual_documents()
     else:
         documents = demo_text.mixed_documents(TEXT_BYTES, SEED)
     file = folder / f"{text}.txt"

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from forebear.cli.output import Console, Output, Table
-
-if TYPE_CHECKING:
-    pass
 
 
 def lineage(*, output: Output = Output()) -> None:

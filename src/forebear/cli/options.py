@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Group, Parameter
 
 from forebear.cli.output import Switch
-from forebear.data.io.files import OnBadBytes
+from forebear.data.io.text_blocks import OnBadBytes
 from forebear.data.io.text_formats import DocumentBoundary, FileFormat, TextFormat
 from forebear.data.sentences import SentenceMode
 from forebear.data.source import TextSource, TokenizerTrainingOptions

@@ -169,8 +169,8 @@ def pretrain(
     from forebear.experiments.pretrain_tagger import is_tagged_training, plan_tagging, resume_any
     from forebear.experiments.training_run import run_adaptation, run_pretraining
     from forebear.experiments.warm_start import init_from
+    from forebear.training.process_group import launch_processes
     from forebear.training.settings import read_recipe
-    from forebear.training.worker_processes import launch_processes
 
     settings, pairs = given_options(training, tags, **fields), parallel.pairs
     if pairs is not None and has_field(milestone, "pairs"):  # a setting of BERT

@@ -35,7 +35,8 @@ from forebear.cli.output import (
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
-    from forebear.inference.prompting import PromptAnswer, PromptReply
+    from forebear.inference.prompted_generation import PromptReply
+    from forebear.inference.prompting import PromptAnswer
     from forebear.inference.run import Run
 
 Answers = Sequence["PromptAnswer | PromptReply"]
@@ -173,7 +174,8 @@ def _prompt_mode(modes: dict[str, Any], options: dict[str, Any]) -> str:
 
 def _answer_function(loaded_run: Run, mode: str, options: dict[str, Any]) -> Callable[[list[str]], list[Any]]:
     """The function that answers a batch of texts in this mode."""
-    from forebear.inference.prompting import generate_replies, score_options, summarize
+    from forebear.inference.prompted_generation import generate_replies, summarize
+    from forebear.inference.prompting import score_options
 
     options = {name: value for name, value in options.items() if name != "table"}
     if "template" in options:
@@ -190,8 +192,9 @@ def _answer_function(loaded_run: Run, mode: str, options: dict[str, Any]) -> Cal
 
 def _read_whole_files(texts: Sequence[str] | None, batch_input: BatchInputOptions) -> Iterator[InputLine]:
     """The texts given as arguments, then each file (of a folder or glob) as one text."""
-    from forebear.data.io.files import TextBlocks, find_sources
     from forebear.data.io.ledger import Ledger
+    from forebear.data.io.sources import find_sources
+    from forebear.data.io.text_blocks import TextBlocks
 
     yield from (InputLine(text) for text in texts or () if text != STDIN_PATH)
     file = batch_input.input_file or (STDIN_PATH if STDIN_PATH in (texts or ()) else None)

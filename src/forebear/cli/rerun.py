@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from forebear.cli.output import Output, Switch, training_progress
-
-if TYPE_CHECKING:
-    pass
 
 
 def rerun(run: Path, /, *, to: Path | None = None, overwrite: Switch = False, output: Output = Output()) -> int:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from cyclopts import Parameter
 from rich.text import Text
 
-from forebear.cli.batch_io import ExampleBatchOptions, PlainLines, TextArguments, open_run, run_task_command
+from forebear.cli.batch_io import TextArguments, open_run
 from forebear.cli.output import Console, Output, Table, count_phrase, printable_cell, text_bar
+from forebear.cli.task_batch_io import ExampleBatchOptions, PlainLines, run_task_command
 from forebear.errors import InputError
 
 if TYPE_CHECKING:

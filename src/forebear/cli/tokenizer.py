@@ -159,8 +159,8 @@ def tokenize(
     if input_file is None and STDIN_PATH in (texts or ()):
         input_file = Path(STDIN_PATH)
     if input_file is not None:
-        from forebear.data.io.files import find_sources
         from forebear.data.io.ledger import Ledger
+        from forebear.data.io.sources import find_sources
         from forebear.data.io.text_formats import TextFormat
 
         lines = TextFormat(documents="lines", format="text")

@@ -27,19 +27,15 @@ from forebear.data.corpus.parallel import (
     held_out_pairs,
     read_parallel,
 )
-from forebear.data.corpus.prepare import (
-    PROGRESS_BYTES,
-    SinglePassText,
-    document_hashes,
-    fingerprint_sources,
-    prepare_corpus,
-)
+from forebear.data.corpus.prepare import PROGRESS_BYTES, document_hashes, fingerprint_sources, prepare_corpus
+from forebear.data.corpus.single_pass import SinglePassText
 from forebear.data.corpus.subset import held_out_mask
 from forebear.data.entities import EntityDictionary
 from forebear.data.io.atomic import cache_folder
+from forebear.data.io.compression import is_compressed
 from forebear.data.io.document import Document
-from forebear.data.io.files import Paths, ProgressFn, find_sources, is_compressed
 from forebear.data.io.ledger import Ledger
+from forebear.data.io.sources import Paths, ProgressFn, find_sources
 from forebear.data.io.text_formats import TextFormat
 from forebear.data.segmentation import Segmenter
 from forebear.data.tokenizers.tokenizer import Tokenizer

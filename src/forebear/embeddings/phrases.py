@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from forebear.data.corpus.subset import Subset
-
-if TYPE_CHECKING:
-    pass
 
 TOKENS_PER_BLOCK = 1 << 22  # tokens whose pairs are counted per block
 MIN_PAIR_COUNT = 5  # minimum count of a phrase; also subtracted from its count (discount)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.data.corpus.subset import Subset
+from forebear.embeddings.phrases import PhraseTable
 from forebear.embeddings.word2vec import Word2VecModel
 from forebear.embeddings.word_table import WordVectors
 from forebear.errors import ForebearError
@@ -17,7 +18,7 @@ from forebear.objectives.batch import Batch
 if TYPE_CHECKING:
     from forebear.kernels.word2vec import WindowBatch
     from forebear.kernels.word2vec_training import Word2VecVariant
-from forebear.embeddings.phrases import PhraseTable
+
 
 MAX_LISTED_PHRASES = 5  # phrases listed in the note
 

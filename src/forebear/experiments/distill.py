@@ -14,10 +14,12 @@ import numpy as np
 
 from forebear.data.corpus.corpus import Corpus
 from forebear.data.io.atomic import atomic_write, explain_disk_errors, file_digest
-from forebear.data.io.files import PathLike, TextBlocks, find_sources
 from forebear.data.io.ledger import Ledger
+from forebear.data.io.sources import PathLike, find_sources
+from forebear.data.io.text_blocks import TextBlocks
 from forebear.data.io.text_formats import TextFormat, numbered_lines
-from forebear.data.labeled.load import LabeledSource, read_labeled
+from forebear.data.labeled.labeled_source import LabeledSource
+from forebear.data.labeled.load import read_labeled
 from forebear.data.source import TextSource, is_corpus
 from forebear.data.tokenizers.char_ids import base_tokenizer
 from forebear.data.tokenizers.tokenizer import Tokenizer

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -34,10 +34,6 @@ from forebear.registry import LINEAGE, LineageEntry, model_spec
 from forebear.tasks.tagging import SequenceTagging
 from forebear.tasks.task_batches import FullBatch
 from forebear.training.settings import BUDGETS, merge_recipe
-
-if TYPE_CHECKING:
-    pass
-
 
 SAMPLE_TEXTS = ("the cat sat on the mat .\nit was warm .", "a dog ran home .\nhe was fast .")  # a sentence per line
 SAMPLE_SOURCES = ("die Katze saß auf der Matte .\nes war warm .", "ein Hund lief heim .\ner war schnell .")

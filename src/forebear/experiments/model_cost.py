@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from forebear.nn.model import Model
 
 BYTES_PER_FLOAT = 4  # float32
-
 SHORT_ROW_TOKENS = 8  # tokens of the row with which the cost is measured if there is no maximum length
 
 

@@ -15,9 +15,10 @@ from typing import Any
 
 from forebear.data.corpus.corpus import TOKENIZER_FILE, Corpus
 from forebear.data.corpus.parallel import TARGET_TOKENIZER_FILE, ParallelCorpus, TokenizerPair
-from forebear.data.io.files import PathLike
+from forebear.data.io.sources import PathLike
 from forebear.data.io.text_formats import TextFormat
-from forebear.data.labeled.load import LabeledData, LabeledSource, read_labeled
+from forebear.data.labeled.labeled_source import LabeledSource
+from forebear.data.labeled.load import LabeledData, read_labeled
 from forebear.data.source import (
     TOKENIZER_KINDS,
     ProgressFn,

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, Unpack
 
-from forebear.data.io.files import PathLike
+from forebear.data.io.sources import PathLike
 from forebear.data.io.text_formats import TextFormat
-from forebear.data.labeled.load import labeled_source
+from forebear.data.labeled.labeled_source import labeled_source
 from forebear.data.source import TextSource
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.experiments import training_run
@@ -21,9 +21,9 @@ from forebear.inference.run import Run
 from forebear.interop import convert
 from forebear.interop.word_vectors import VectorFileOptions
 from forebear.training.adaptation import Adaptation
+from forebear.training.process_group import ProcessGroup, launch_processes
 from forebear.training.settings import read_recipe
 from forebear.training.trainer import TrainingCallback
-from forebear.training.worker_processes import ProcessGroup, launch_processes
 
 FORMAT_OPTIONS = ("text_columns", "label_column", "choice_columns", "several", "number", "header", "kind", "encoding")
 READ_OPTIONS = ("dev_share", "on_bad_rows", "on_bad_tags")

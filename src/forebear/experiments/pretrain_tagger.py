@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from forebear.data.io.files import PathLike, find_sources
+from forebear.data.io.sources import PathLike, find_sources
 from forebear.data.io.text_formats import TextFormat
 from forebear.data.labeled.detect_format import TAGGED_FORMAT_HELP, FileHead
-from forebear.data.labeled.load import labeled_source
+from forebear.data.labeled.labeled_source import labeled_source
 from forebear.data.source import TextSource
 from forebear.errors import InputError
 from forebear.experiments import plan, training_run

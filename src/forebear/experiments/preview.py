@@ -28,7 +28,7 @@ from forebear.objectives.seq2seq import SequenceToSequence
 from forebear.objectives.word2vec_batches import ContextWindows
 from forebear.tasks.task_batches import FullBatch
 from forebear.training.build_learner import learner_for
-from forebear.training.learners import Learner
+from forebear.training.learner import Learner
 
 
 def mask_actions(batch: Batch, mask: int) -> np.ndarray:

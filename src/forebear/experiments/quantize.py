@@ -15,10 +15,11 @@ import numpy as np
 
 from forebear.data.corpus.parallel import ParallelFormat
 from forebear.data.corpus.subset import Subset
-from forebear.data.io.files import PathLike
 from forebear.data.io.ledger import Ledger
+from forebear.data.io.sources import PathLike
 from forebear.data.labeled.examples import Example, is_labeled
-from forebear.data.labeled.load import LabeledSource, labeled_source, read_extra_split, read_labeled
+from forebear.data.labeled.labeled_source import LabeledSource, labeled_source
+from forebear.data.labeled.load import read_extra_split, read_labeled
 from forebear.embeddings.knn import nearest_rows
 from forebear.errors import ForebearError, InputError
 from forebear.experiments.training_run import reopen_run_corpus, replace_run
@@ -119,7 +120,7 @@ def _measured_text(run: Run, data_files: Sequence[str]) -> tuple[Subset, str]:
             return cast("Subset", split.held_out), "the text that the run held out"
         except ForebearError as error:
             run.notes.append(f"not measured on its own held-out text: {error.message}")
-    from forebear.demo.demo_text import manual_documents
+    from forebear.demo.python_manual import manual_documents
 
     with tempfile.TemporaryDirectory(prefix="forebear-quantise-") as folder:
         file = Path(folder) / "manual.txt"

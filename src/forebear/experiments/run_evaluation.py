@@ -9,7 +9,7 @@ from typing import Any
 
 from forebear.data.corpus.corpus import Corpus
 from forebear.data.labeled.examples import is_labeled
-from forebear.data.labeled.load import LabeledSource
+from forebear.data.labeled.labeled_source import LabeledSource
 from forebear.errors import ForebearError
 from forebear.experiments.plan import AdaptPlan
 from forebear.inference.measure import TextEvaluation

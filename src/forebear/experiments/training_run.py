@@ -15,9 +15,10 @@ from forebear.data.corpus.corpus import LEDGER_FILE, TOKENIZER_FILE, Corpus
 from forebear.data.corpus.parallel import ParallelCorpus, ParallelSubset, TokenizerPair
 from forebear.data.corpus.subset import CorpusSplit, Subset
 from forebear.data.io.atomic import explain_disk_errors
-from forebear.data.io.files import PathLike
+from forebear.data.io.sources import PathLike
 from forebear.data.labeled.examples import example_texts, is_labeled
-from forebear.data.labeled.load import LabeledSource, count_form_mismatches, read_labeled
+from forebear.data.labeled.labeled_source import LabeledSource
+from forebear.data.labeled.load import count_form_mismatches, read_labeled
 from forebear.data.source import ProgressFn, TextSource, reopen_corpus, reopen_parallel_corpus
 from forebear.data.tokenizers.char_ids import NUM_WORD_MARKERS, CharIds, truncation_stats
 from forebear.data.tokenizers.tokenizer_json import preprocessing_steps
@@ -39,12 +40,12 @@ from forebear.tasks.task_batches import ExampleEpochs, ExampleRows, FullBatch
 from forebear.training import diagnostics
 from forebear.training.build_learner import balanced_label_weights, learner_for, task_learner, uses_full_batch
 from forebear.training.card import write_card
-from forebear.training.learners import Learner
+from forebear.training.learner import Learner
 from forebear.training.ngram_store import spill_to_run_folder
+from forebear.training.process_group import SINGLE_PROCESS, ProcessGroup
 from forebear.training.run_folder import RUN_FILE, RunFolder
 from forebear.training.settings import BUDGETS, Recipe, merge_recipe
 from forebear.training.trainer import Trainer, TrainingCallback
-from forebear.training.worker_processes import SINGLE_PROCESS, ProcessGroup
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.data.corpus.parallel import TokenizerPair
-from forebear.data.io.files import PathLike
+from forebear.data.io.sources import PathLike
 from forebear.data.segmentation import Segmenter
 from forebear.data.source import MAX_VOCAB_SIZE, TextSource, TokenizerTrainingOptions, is_corpus, tokenizer_for
 from forebear.data.tokenizers.tokenizer import Tokenizer

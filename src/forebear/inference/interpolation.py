@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forebear.data.io.files import Paths, ProgressFn
+from forebear.data.io.sources import Paths, ProgressFn
 from forebear.errors import InputError
 from forebear.inference.measure import TextEvaluation, evaluate_text, prepare_texts, scoring_rows
 from forebear.inference.predictor_protocols import row_log_probs

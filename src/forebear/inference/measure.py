@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forebear.data.io.files import Paths, ProgressFn
 from forebear.data.io.ledger import utf8_size
+from forebear.data.io.sources import Paths, ProgressFn
 from forebear.data.labeled.examples import Example, TaggedExample, example_texts, is_labeled
-from forebear.data.labeled.load import LabeledSource, labeled_source, read_extra_split, trained_examples
+from forebear.data.labeled.labeled_source import LabeledSource, labeled_source
+from forebear.data.labeled.load import read_extra_split, trained_examples
 from forebear.data.labeled.split import SplitLeakage
 from forebear.data.sentences import split_sentences
 from forebear.data.tokenizers.char_ids import base_tokenizer

@@ -9,32 +9,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import accumulate, chain
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 import numpy as np
 
-from forebear.data.io.ledger import utf8_size
-from forebear.data.sentences import split_sentences
 from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError, require_choice
-from forebear.inference.generated_text import StopReason
 from forebear.inference.measure import finite_or_none
 from forebear.inference.next_tokens import BLANK_PATTERN, find_blank
-from forebear.inference.predictor_protocols import (
-    eos_id,
-    make_row,
-    oov_spelling_bits,
-    reject_nan,
-    row_log_probs,
-    unknown_token_bytes,
-)
 from forebear.inference.prompt_templates import (
-    CHINESE_QA_TEMPLATE,
     CHINESE_TEMPLATE,
-    ENGLISH_QA_TEMPLATE,
     ENGLISH_TEMPLATE,
     AnswerOption,
     FittedPrompt,
@@ -45,187 +32,15 @@ from forebear.inference.prompt_templates import (
     fit_prompt,
     fit_with_shots,
     is_chinese,
-    overlapping_tokens,
     parse_labels,
     validate_options,
 )
-from forebear.inference.sampling import GenerationOptions, log_normalizers, require_positive, sample_texts
-from forebear.objectives.batch import token_batches
+from forebear.inference.score_continuations import CountedSpan, is_masked_lm, score_wordings
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeIs
-
-    from forebear.data.tokenizers.tokenizer import TokenEncoding, Tokenizer
+    from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.inference.predictor_protocols import CausalLM
     from forebear.nn.masked_token_predictor import MaskedLM
-
-# --- Many continuations of one prefix, scored along their prefix tree ---
-
-BRANCH_BATCH = 64  # continuations scored together: bounds memory, does not affect results
-
-
-def continuation_log_probs(
-    predictor: CausalLM, prefix: np.ndarray, continuations: Sequence[Sequence[int]]
-) -> np.ndarray:
-    """(N,) log-probability of each continuation (one token or more) of the row `prefix`."""
-    log_probs = np.zeros(len(continuations))
-    order = sorted(range(len(continuations)), key=lambda number: tuple(continuations[number]))
-    for start in range(0, len(order), BRANCH_BATCH):
-        _score_tree(predictor, prefix, continuations, order[start : start + BRANCH_BATCH], log_probs)
-    return log_probs
-
-
-def _score_tree(
-    predictor: CausalLM,
-    prefix: np.ndarray,
-    continuations: Sequence[Sequence[int]],
-    indices: list[int],
-    log_probs: np.ndarray,
-) -> None:
-    """Add the scores level by level, with one row for each shared prefix of the continuations."""
-    state, depth = predictor.start_decoding([prefix], max(len(continuations[index]) for index in indices)), 0
-    rows = [indices]  # indices of the continuations of each row
-    while rows:
-        scores = state.next_logits()
-        normalizers, branches = log_normalizers(scores), []
-        for row, row_indices in enumerate(rows):
-            indices_by_token: dict[int, list[int]] = {}
-            for index in row_indices:
-                indices_by_token.setdefault(continuations[index][depth], []).append(index)
-            for token, token_indices in indices_by_token.items():
-                is_possible = scores[row, token] > -np.inf
-                log_probs[token_indices] += float(scores[row, token]) - normalizers[row] if is_possible else -np.inf
-                if remaining := [index for index in token_indices if len(continuations[index]) > depth + 1]:
-                    branches.append((row, token, remaining))
-        if branches:
-            state.select(np.array([row for row, _, _ in branches]))
-            state.append(np.array([token for _, token, _ in branches]))
-        rows, depth = [remaining for _, _, remaining in branches], depth + 1
-
-
-# --- Log-probability of words in context ---
-#
-# Every wording is inserted and the whole text tokenized, so token boundaries around it do not matter. A causal model
-# scores the tokens from the first that overlaps the words to the end of the text. A masked model scores only tokens
-# that overlap the words, each with itself and the later ones masked (Kauf and Ivanova 2023). Other tokens count only
-# if wordings change the tokenization around them. Unknown tokens have spelling costs, as in `score`.
-
-MIN_SHARED_TOKENS = 1 << 11  # shared tokens from which scoring along the prefix tree pays off
-MASKED_BATCH_TOKENS = 1 << 12  # tokens per batch: bounds memory, does not affect results
-
-
-@dataclass(frozen=True, slots=True)
-class CountedSpan:
-    """The ids of a text, of which those from `begin` to `end` are counted, and the log-probability of these."""
-
-    ids: np.ndarray
-    begin: int
-    end: int
-    bytes: int
-    spelling_nats: float  # of the counted unknown tokens
-    num_unknown: int  # tokens of the words that are unknown
-    log_prob: float = math.nan  # with the spelling; NaN until it is scored
-
-
-def score_wordings(
-    scorer: CausalLM | MaskedLM, tokenizer: Tokenizer, prompts: Sequence[FittedPrompt]
-) -> list[list[CountedSpan]]:
-    """Each wording of each prompt, scored in common batches."""
-    groups = [
-        list(_counted_spans(prompt, tokenizer, counts_to_end=not scorer.is_pseudo_likelihood)) for prompt in prompts
-    ]
-    spans = list(chain.from_iterable(groups))
-    if is_masked_lm(scorer):
-        log_probs = iter(_masked_log_probs(scorer, spans).tolist())
-    else:
-        log_probs = iter(_causal_log_probs(scorer, tokenizer, spans).tolist())
-    return [[replace(span, log_prob=next(log_probs) - span.spelling_nats) for span in group] for group in groups]
-
-
-def is_masked_lm(scorer: CausalLM | MaskedLM) -> TypeIs[MaskedLM]:
-    """Whether the scorer is a masked language model."""
-    return scorer.is_pseudo_likelihood
-
-
-def _counted_spans(prompt: FittedPrompt, tokenizer: Tokenizer, *, counts_to_end: bool) -> Iterator[CountedSpan]:
-    start, rows = prompt.frame.start, [encoding.ids for encoding in prompt.pieces]
-    wordings = list(zip(prompt.pieces, prompt.wordings, strict=True))
-    word_ranges = [_word_tokens(encoding, start, words) for encoding, words in wordings]
-    # Words may change the tokenization around them: then tokens that differ count too.
-    num_before = min(_common_prefix_length(rows), *(word_range.start for word_range in word_ranges))
-    num_after = min(
-        _common_prefix_length([row[::-1] for row in rows]),
-        *(len(row) - word_range.stop for row, word_range in zip(rows, word_ranges, strict=True)),
-    )
-    for (encoding, words), word_range in zip(wordings, word_ranges, strict=True):
-        text, end = prompt.frame.full_text(words), len(encoding.ids) - (0 if counts_to_end else num_after)
-        unknown_bytes = unknown_token_bytes(text, encoding, tokenizer.unk_id)
-        is_unknown = encoding.ids == (-1 if tokenizer.unk_id is None else tokenizer.unk_id)
-        spelling_bits = oov_spelling_bits(
-            int(is_unknown[num_before:end].sum()), int(unknown_bytes[num_before:end].sum())
-        )
-        num_bytes = utf8_size(text[start:].lstrip() if counts_to_end else words.lstrip())
-        num_unknown = int(is_unknown[word_range.start : word_range.stop].sum())
-        yield CountedSpan(encoding.ids, num_before, end, num_bytes, spelling_bits * math.log(2), num_unknown)
-
-
-def _word_tokens(encoding: TokenEncoding, start: int, words: str) -> range:
-    positions = overlapping_tokens(encoding.spans, start, start + len(words))
-    if not positions:
-        raise InputError(f"the run's tokenizer sees nothing in {words!r}", hint="choose words that it knows")
-    return range(positions[0], positions[-1] + 1)
-
-
-def _common_prefix_length(rows: Sequence[np.ndarray]) -> int:
-    length = min(map(len, rows))
-    differences = np.flatnonzero((np.stack([row[:length] for row in rows]) != rows[0][:length]).any(axis=0))
-    return int(differences[0]) if len(differences) else length
-
-
-def _causal_log_probs(predictor: CausalLM, tokenizer: Tokenizer, spans: Sequence[CountedSpan]) -> np.ndarray:
-    """Score a few wordings as whole texts, many along their prefix tree."""
-    eos, log_probs = eos_id(tokenizer), np.empty(len(spans))
-    indices_by_prefix: dict[bytes, list[int]] = {}
-    for index, span in enumerate(spans):
-        indices_by_prefix.setdefault(span.ids[: span.begin].tobytes(), []).append(index)
-    whole_text_indices: list[int] = []
-    for indices in indices_by_prefix.values():
-        first_span = spans[indices[0]]
-        if (len(indices) - len(indices) // BRANCH_BATCH - 1) * first_span.begin < MIN_SHARED_TOKENS:
-            whole_text_indices += indices
-            continue
-        continuations = [spans[index].ids[first_span.begin :].tolist() for index in indices]
-        prefix = make_row(first_span.ids[: first_span.begin], eos, ends=False)
-        log_probs[indices] = continuation_log_probs(predictor, prefix, continuations)
-    rows = [make_row(spans[index].ids, eos, ends=False) for index in whole_text_indices]
-    row_scores = (scores for batch in token_batches(rows, len) for scores in row_log_probs(predictor, batch))
-    for index, scores in zip(whole_text_indices, row_scores, strict=True):
-        log_probs[index] = scores[spans[index].begin : spans[index].end].sum()
-    return log_probs
-
-
-def _masked_log_probs(masked_lm: MaskedLM, spans: Sequence[CountedSpan]) -> np.ndarray:
-    """Score a copy for each token, masked from it to the last token of the words."""
-    positions = [
-        (span_index, position) for span_index, span in enumerate(spans) for position in range(span.begin, span.end)
-    ]
-    positions.sort(key=lambda position: len(spans[position[0]].ids))  # group similar lengths
-    log_probs = np.zeros(len(spans))
-    for batch in token_batches(positions, lambda position: len(spans[position[0]].ids) + 2, MASKED_BATCH_TOKENS):
-        rows, targets = [], []
-        for span_index, position in batch:
-            span = spans[span_index]
-            row = np.concatenate(([masked_lm.start], span.ids, [masked_lm.end])).astype(np.int64)
-            row[position + 1 : span.end + 1] = masked_lm.mask
-            target = np.full(len(row), -1, np.int64)
-            target[position + 1] = span.ids[position]
-            rows.append(row)
-            targets.append(target)
-        inputs = {"tokens": np.concatenate(rows), "lengths": np.array([len(row) for row in rows])}
-        outputs = reject_nan(masked_lm.evaluate_batch(inputs, {"token": np.concatenate(targets)})["token"])
-        np.add.at(log_probs, [span_index for span_index, _ in batch], outputs)
-    return log_probs
-
 
 ScoreUnit = Literal["total", "token", "byte"]
 FramedOptions = tuple[PromptFrame, tuple[str, ...]]  # and its wordings
@@ -360,9 +175,9 @@ def score_options(
         options = validate_options(choice_options, "choice", "an argument for each")
         frame_fn, shot_texts = _choice_framer(scorer, tokenizer, options), []
     prompt_scorer = _PromptScorer(scorer, tokenizer, options, frame_fn, shot_texts, neutral_text, per)
-    clean_texts, answers = _clean_texts(texts), []
-    for start in range(0, len(clean_texts), BATCH_TEXTS):
-        answers += prompt_scorer.answer_texts(clean_texts[start : start + BATCH_TEXTS], start + 1)
+    cleaned, answers = clean_texts(texts), []
+    for start in range(0, len(cleaned), BATCH_TEXTS):
+        answers += prompt_scorer.answer_texts(cleaned[start : start + BATCH_TEXTS], start + 1)
     return answers
 
 
@@ -427,7 +242,7 @@ class _PromptScorer:
 
     def answer_texts(self, texts: Sequence[str], first_number: int) -> list[PromptAnswer]:
         """Answers to a batch of texts; `first_number` is that of its first text, for errors."""
-        prompts = _fit_prompts(texts, self.framer, self.shots, self.tokenizer, self.limit, first_number)
+        prompts = fit_prompts(texts, self.framer, self.shots, self.tokenizer, self.limit, first_number)
         neutral_prompts: dict[tuple[tuple[str, ...], int], FittedPrompt] = {}
         if self.neutral_text is not None:
             frame, _ = self.framer(self.neutral_text)
@@ -481,128 +296,7 @@ def _calibration_key(prompt: FittedPrompt) -> tuple[tuple[str, ...], int]:
     return prompt.wordings, prompt.shots
 
 
-# --- Generated answers: summaries and replies ---
-
-ENGLISH_CUE, CHINESE_CUE = "TL;DR:", "总之，"
-
-
-@dataclass(frozen=True)
-class PromptReply:
-    """A text and what a run wrote about it: `answer` is the part of `generated_text` that was asked for."""
-
-    text: str
-    answer: str
-    generated_text: str
-    tokens: int
-    stop_reason: StopReason
-    prompt: str
-    num_truncated: int  # tokens of the text that had no room in the prompt
-    shots: int  # examples before it
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {
-            "text": self.text,
-            "answer": self.answer,
-            "written": self.generated_text,
-            "tokens": self.tokens,
-            "ended": self.stop_reason,
-            "prompt": self.prompt,
-            "cut_tokens": self.num_truncated,
-            "shots": self.shots,
-        }
-
-
-def summarize(
-    predictor: CausalLM,
-    tokenizer: Tokenizer,
-    texts: str | Sequence[str],
-    *,
-    cue: str | None = None,
-    sentences: int = 3,
-    length: int = 100,
-    top_k: int = 2,
-    seed: int = 0,
-) -> list[PromptReply]:
-    """What a run writes after each text and a cue on a line of its own: the first sentences of it are the summary.
-
-    The numbers are those of GPT-2's paper (section 3.6). Without a cue it is TL;DR: or 总之， by the text's script. The
-    beginning of a text goes where text, cue and `length` new tokens have no room together.
-    """
-    require_positive(sentences=sentences, length=length)
-    if cue is not None and not cue.strip():
-        raise InputError("the cue is empty", hint=f"write one, such as {ENGLISH_CUE!r}, or leave it out")
-
-    def frame_text(text: str) -> FramedOptions:
-        cue_text = replace_surrogates(cue or (CHINESE_CUE if is_chinese(text) else ENGLISH_CUE)).strip()
-        return PromptFrame(left=text.rstrip(), lead=f"\n{cue_text}"), ("",)
-
-    def first_sentences(generated: str) -> str:
-        return "".join(split_sentences(generated)[:sentences]).strip()
-
-    options: GenerationOptions = {"length": length, "temperature": 1.0, "top_k": top_k, "top_p": 1.0, "seed": seed}
-    return _continue_prompts(predictor, tokenizer, texts, frame_text, first_sentences, (), options)
-
-
-def generate_replies(
-    predictor: CausalLM,
-    tokenizer: Tokenizer,
-    texts: str | Sequence[str],
-    *,
-    shots: Shots,
-    template: str | None = None,
-    length: int = 30,
-) -> list[PromptReply]:
-    """What a run writes after each text, behind as many examples (text, answer) as have room: likeliest tokens only.
-
-    A reply ends with its line, or where the next example would begin. The template has {label} at its end, where the
-    answer stands; else it is Q: and A:, or 问： and 答： where the examples are Chinese. Without examples a run goes on
-    as any text would, which is no answer: they are not optional.
-    """
-    require_positive(length=length)
-    if not shots:
-        hint = "give some (--shots FILE: text TAB answer), or --labels or --choices to choose from"
-        raise InputError("without examples a run does not know that it is asked", hint=hint)
-    uses_chinese = is_chinese(*(part for shot in shots for part in shot))
-    default_template = CHINESE_QA_TEMPLATE if uses_chinese else ENGLISH_QA_TEMPLATE
-    parsed_template = PromptTemplate.parse(default_template if template is None else template)
-    if parsed_template.label_first or parsed_template.after.strip():
-        hint = f"write it there, as in {ENGLISH_QA_TEMPLATE!r}"
-        raise InputError("{label} is not at the end of the template", hint=hint)
-
-    def frame_text(text: str) -> FramedOptions:  # a space between belongs to what follows it
-        return PromptFrame(head=parsed_template.before, left=text, lead=parsed_template.between.rstrip()), ("",)
-
-    stop_strings = ["\n", *filter(None, [parsed_template.before.strip()])]
-    options: GenerationOptions = {"length": length, "temperature": 0.0, "stop": stop_strings}
-    return _continue_prompts(predictor, tokenizer, texts, frame_text, str, parsed_template.render_shots(shots), options)
-
-
-def _continue_prompts(
-    predictor: CausalLM,
-    tokenizer: Tokenizer,
-    texts: str | Sequence[str],
-    frame_fn: Framer,
-    extract_answer: Callable[[str], str],
-    shots: Sequence[str],
-    options: GenerationOptions,
-) -> list[PromptReply]:
-    """Generate after the frame of each text, shortened so that all new tokens have room."""
-    limit = None if predictor.max_length is None else predictor.max_length - options.get("length", 0)
-    texts = _clean_texts(texts)
-    fitted = _fit_prompts(texts, frame_fn, shots, tokenizer, limit)
-    prompts = [prompt.frame.full_text("") for prompt in fitted]
-    replies = []
-    for text, prompt, generated in zip(
-        texts, fitted, sample_texts(predictor, tokenizer, prompts, **options), strict=True
-    ):
-        answer, counts = extract_answer(generated.text.strip()), (prompt.num_truncated, prompt.shots)
-        outcome = (generated.text, len(generated.ids), generated.stop_reason, generated.prompt)
-        replies.append(PromptReply(text, answer, *outcome, *counts))
-    return replies
-
-
-def _fit_prompts(
+def fit_prompts(
     texts: Sequence[str],
     frame_fn: Framer,
     shots: Sequence[str],
@@ -623,5 +317,5 @@ def _fit_prompts(
     return fitted
 
 
-def _clean_texts(texts: str | Sequence[str]) -> list[str]:
+def clean_texts(texts: str | Sequence[str]) -> list[str]:
     return [replace_surrogates(text) for text in ([texts] if isinstance(texts, str) else texts)]

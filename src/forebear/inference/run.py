@@ -25,7 +25,7 @@ from forebear.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from forebear.data.corpus.corpus import Corpus
-    from forebear.data.io.files import Paths, ProgressFn
+    from forebear.data.io.sources import Paths, ProgressFn
     from forebear.data.io.text_formats import TextFormat
     from forebear.embeddings.evaluation import AnalogyEval, NeighborEval, SimilarityEval
     from forebear.embeddings.lexicon import Analogy, AnalogyMethod, AnalogyOptions, Lexicon, WordNeighbors
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from forebear.inference.next_tokens import TokenPrediction
     from forebear.inference.predictor_protocols import CausalLM, Seq2Seq
     from forebear.inference.prompt_templates import Shots
-    from forebear.inference.prompting import PromptAnswer, PromptOptions, PromptReply
+    from forebear.inference.prompted_generation import PromptReply
+    from forebear.inference.prompting import PromptAnswer, PromptOptions
     from forebear.inference.sampling import GenerationOptions
     from forebear.inference.score import ScoredText
     from forebear.inference.similarity import OutlierResult, SentenceNeighbors, Similarity
@@ -379,13 +380,13 @@ class Run(WithVectors):
 
     def summarise(self, texts: str | Sequence[str], *, cue: str | None = None, sentences: int = 3) -> list[PromptReply]:
         """Summarize each text by continuing it after a cue (TL;DR:)."""
-        from forebear.inference.prompting import summarize
+        from forebear.inference.prompted_generation import summarize
 
         return summarize(self.predictor, self.vocabulary_tokenizer, texts, cue=cue, sentences=sentences)
 
     def reply(self, texts: str | Sequence[str], *, shots: Shots, template: str | None = None) -> list[PromptReply]:
         """Generate a reply to each text after few-shot examples."""
-        from forebear.inference.prompting import generate_replies
+        from forebear.inference.prompted_generation import generate_replies
 
         return generate_replies(self.predictor, self.vocabulary_tokenizer, texts, shots=shots, template=template)
 

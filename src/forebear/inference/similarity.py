@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from forebear.data.io.atomic import cache_folder, file_digest
-from forebear.data.io.files import ProgressFn
+from forebear.data.io.sources import ProgressFn
 from forebear.data.io.text_formats import read_lines
 from forebear.embeddings.evaluation import (
     MAX_ANALOGY_WORDS,

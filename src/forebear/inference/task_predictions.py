@@ -7,8 +7,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from forebear.data.labeled.examples import ChoiceExample, LabeledExample, QuestionExample, TaggedExample
+from forebear.data.labeled.labeled_format import BadRowError
 from forebear.data.labeled.readers import parse_slash_tags
-from forebear.data.labeled.row_to_example import BadRowError
 from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError
 from forebear.tasks.task import ProgressFn, predict_logits

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 import numpy as np
 
-from forebear.data.io.files import ProgressFn
+from forebear.data.io.sources import ProgressFn
 from forebear.data.segmentation import has_han
 from forebear.data.sentences import split_sentences
 from forebear.data.unicode import replace_surrogates

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forebear.data.io.files import PeekableStream, atomic_compressed_file
+from forebear.data.io.compression import PeekableStream, atomic_compressed_file
 from forebear.errors import ForebearError, InputError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.data.io.atomic import new_folder
-from forebear.data.io.files import CORRUPT_FILE_HINT
+from forebear.data.io.compression import CORRUPT_FILE_HINT
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import ForebearError, InputError, join_errors
 from forebear.interop import lstm_npz

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from forebear.data.io.files import CORRUPT_FILE_HINT
+from forebear.data.io.compression import CORRUPT_FILE_HINT
 from forebear.data.tokenizers import word_level
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import InputError

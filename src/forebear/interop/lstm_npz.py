@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from forebear.data.io.files import CORRUPT_FILE_HINT
+from forebear.data.io.compression import CORRUPT_FILE_HINT
 from forebear.errors import InputError, join_errors
 from forebear.interop.foreign_files import finite_float32, format_shape, read_word_list, reorder_gates, shape_faults
 

@@ -15,7 +15,8 @@ from typing import IO, TYPE_CHECKING, Any, TypedDict, Unpack
 import numpy as np
 
 from forebear.data.io.arrays import map_tensor, read_safetensors_header, safetensors_header
-from forebear.data.io.files import CORRUPT_FILE_HINT, PeekableStream, ProgressFn, atomic_compressed_file
+from forebear.data.io.compression import CORRUPT_FILE_HINT, PeekableStream, atomic_compressed_file
+from forebear.data.io.sources import ProgressFn
 from forebear.data.segmentation import Segmenter, has_han
 from forebear.data.tokenizers import word_level
 from forebear.data.tokenizers.tokenizer import Tokenizer

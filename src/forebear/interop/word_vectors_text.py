@@ -16,7 +16,7 @@ from typing import IO, Any, Literal
 
 import numpy as np
 
-from forebear.data.io.files import CORRUPT_FILE_HINT, LOOKAHEAD, PeekableStream
+from forebear.data.io.compression import CORRUPT_FILE_HINT, LOOKAHEAD, PeekableStream
 from forebear.errors import InputError
 
 # --- Collecting words and vectors of any format: words unique, numbers finite ---

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from forebear.models.spec import ModelSpec
-from forebear.objectives.counting_batches import WholeTexts
 from forebear.objectives.input_format import InputFormat
+from forebear.objectives.ordered_texts import WholeTexts
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from forebear.errors import InputError
 from forebear.models.spec import ModelSpec
-from forebear.objectives.counting_batches import WholeTexts
 from forebear.objectives.input_format import InputFormat
+from forebear.objectives.ordered_texts import WholeTexts
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer

@@ -30,10 +30,10 @@ from forebear.data.io.atomic import (
     sync_folder,
     write_json,
 )
-from forebear.data.io.files import ProgressFn
+from forebear.data.io.sources import ProgressFn
 from forebear.errors import ForebearError, InputError
 from forebear.objectives.batch import Batch, BatchKey
-from forebear.objectives.counting_batches import require_text_unit
+from forebear.objectives.ordered_texts import require_text_unit
 from forebear.objectives.shuffle import shuffled_positions
 
 # --- Counting in bounded memory ---

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from forebear.data.io.files import ProgressFn
+from forebear.data.io.sources import ProgressFn
 from forebear.objectives.batch import Batch, BatchKey
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from forebear.data.corpus.subset import Subset
 from forebear.errors import InputError
 from forebear.objectives.batch import Batch, BatchKey
-from forebear.objectives.counting_batches import require_text_unit
+from forebear.objectives.ordered_texts import require_text_unit
 from forebear.objectives.shuffle import shuffled_positions
 
 

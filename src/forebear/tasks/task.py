@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from forebear.data.io.files import ProgressFn
+from forebear.data.io.sources import ProgressFn
 from forebear.errors import InputError
 from forebear.objectives.batch import TargetArrays, token_batches
 from forebear.objectives.input_format import InputFormat

@@ -13,7 +13,14 @@ from forebear.models.spec import ModelSpec
 from forebear.tasks.tagging import SequenceTagging
 from forebear.tasks.task import Task
 from forebear.training.adaptation import Adaptation
-from forebear.training.learners import CountingLearner, CRFLearner, EmbeddingLearner, EMLearner, Learner, LinearLearner
+from forebear.training.learner import Learner
+from forebear.training.learners_without_torch import (
+    CountingLearner,
+    CRFLearner,
+    EmbeddingLearner,
+    EMLearner,
+    LinearLearner,
+)
 from forebear.training.settings import Recipe
 
 if TYPE_CHECKING:
@@ -34,7 +41,7 @@ def learner_for(
         return CountingLearner(network, recipe)
     if spec.learning == "sweeping":
         return EmbeddingLearner(network, recipe, initial_tensors)
-    from forebear.training.gradient import GradientLearner, choose_device
+    from forebear.training.gradient_learner import GradientLearner, choose_device
 
     return GradientLearner(network, recipe, choose_device(recipe), initial_tensors)
 
@@ -57,7 +64,7 @@ def task_learner(
         model = build_linear_model(spec, tokenizer, task, adaptation)
         is_full_batch = uses_full_batch(spec, task)
         return CRFLearner(model, recipe) if is_full_batch else LinearLearner(model, recipe, label_weights)
-    from forebear.training.gradient import GradientLearner, choose_device
+    from forebear.training.gradient_learner import GradientLearner, choose_device
 
     model = build_task_model(spec, tokenizer, task, adaptation, label_weights)
     initial_tensors = select_pretrained_tensors(pretrained or {}, model)

@@ -16,7 +16,7 @@ from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.models.spec import ModelSpec
 from forebear.training.card import write_card
 from forebear.training.checkpoint import call_with_os_errors
-from forebear.training.learners import WEIGHTS_FILE
+from forebear.training.learner import WEIGHTS_FILE
 from forebear.training.load_model import load_run_model
 from forebear.training.run_folder import RunFolder
 

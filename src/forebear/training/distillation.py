@@ -21,7 +21,7 @@ from forebear.nn.model import Model, StateDict
 from forebear.nn.softmax import row_slices
 from forebear.nn.transformer import Transformer, TransformerBlock
 from forebear.training.distillation_targets import DistillationConfig
-from forebear.training.gradient import GradientLearner
+from forebear.training.gradient_learner import GradientLearner
 
 PROJECTION_FILE = "projected.safetensors"  # projections between layers of unequal size, for training only
 MIN_LOGIT = -1e4  # in place of -inf, so that differences stay finite

@@ -32,8 +32,16 @@ from forebear.errors import ForebearError
 from forebear.nn.model import Model
 from forebear.nn.transformer import Transformer
 from forebear.objectives.batch import Batch
-from forebear.training.gradient import AdamW, DeviceConfig, GradientLearner, Losses, MicroBatch, mean_losses, sum_losses
-from forebear.training.learners import Learner
+from forebear.training.gradient_learner import (
+    AdamW,
+    DeviceConfig,
+    GradientLearner,
+    Losses,
+    MicroBatch,
+    mean_losses,
+    sum_losses,
+)
+from forebear.training.learner import Learner
 from forebear.training.settings import Recipe
 from forebear.training.worker_processes import LeaderConnection, Merge, ProcessConnection, WorkerFailure
 

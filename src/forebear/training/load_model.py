@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from safetensors.numpy import load_file
 
@@ -25,9 +25,6 @@ from forebear.training.ngram_store import (
     save_ngram_store,
 )
 from forebear.training.run_folder import RunFolder
-
-if TYPE_CHECKING:
-    pass
 
 
 def load_model(

@@ -8,17 +8,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from forebear.data.io.arrays import map_safetensors
 from forebear.data.io.atomic import cache_folder
 from forebear.statistical.ngram.hash_table import stamp_store
 from forebear.statistical.ngram.language_model import NgramModel
 from forebear.training.run_folder import RunFolder
-
-if TYPE_CHECKING:
-    pass
-
 
 NGRAM_STORE_FILE = "ngrams.table"
 

@@ -42,7 +42,7 @@ from forebear.registry import model_spec
 from forebear.tasks.task import Task, task_from_json
 from forebear.training.adaptation import Adaptation
 from forebear.training.checkpoint import Checkpoint, CheckpointStore
-from forebear.training.learners import WEIGHTS_FILE
+from forebear.training.learner import WEIGHTS_FILE
 from forebear.training.settings import Recipe, merge_recipe
 
 # --- Versions and hardware ---

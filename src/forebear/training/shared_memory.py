@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from forebear.training.distributed import StepResult, TrainStep, split_in_order
-from forebear.training.gradient import AdamW, GradientLearner, MicroBatch
+from forebear.training.gradient_learner import AdamW, GradientLearner, MicroBatch
 from forebear.training.worker_processes import PipeConnection, WorkerPool
 
 ALIGNMENT = 16  # numbers of a SIMD register, or more: tensors and slices start at a multiple of it

@@ -23,7 +23,7 @@ from forebear.objectives.batch import BatchKey
 from forebear.objectives.objective import Objective, batch_unit
 from forebear.training.checkpoint import Checkpoint
 from forebear.training.diagnostics import Diagnostics, NonFiniteLossError
-from forebear.training.learners import Learner
+from forebear.training.learner import Learner
 from forebear.training.run_folder import METRICS_FILE, MetricsLog, RunFolder
 from forebear.training.schedule import Schedule, is_eval_step
 from forebear.training.settings import Recipe

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from forebear.data.corpus import shards
 from forebear.data.corpus.corpus import Corpus
-from forebear.data.corpus.prepare import SinglePassText, prepare_corpus
+from forebear.data.corpus.prepare import prepare_corpus
+from forebear.data.corpus.single_pass import SinglePassText
 from forebear.data.io.text_formats import TextFormat
 from forebear.data.source import TokenizerTrainingOptions, tokenizer_for
 from forebear.data.tokenizers import pretokens

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from forebear.data.io import document as documents_module
-from forebear.data.io.files import GZIP, ZSTD
+from forebear.data.io.compression import GZIP, ZSTD
 from forebear.errors import InputError
 from story_corpus import read_documents, read_texts
 
@@ -286,7 +286,7 @@ def test_documents_do_not_depend_on_block_and_part_size(tmp_path_factory, lines,
     path.write_text("\n".join(lines))
     documents, _ = read_documents(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("forebear.data.io.files.BLOCK_BYTES", block)
+        patch.setattr("forebear.data.io.sources.BLOCK_BYTES", block)
         patch.setattr("forebear.data.io.document.PART_CHARACTERS", part)
         pieces, _ = read_documents(path)
     joined, line_numbers = [], []

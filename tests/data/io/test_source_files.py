@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from forebear.data.io.files import find_sources
 from forebear.data.io.ledger import Ledger
+from forebear.data.io.sources import find_sources
 from forebear.data.io.text_formats import TextFormat
 from forebear.errors import InputError
 from story_corpus import read_documents, read_texts

@@ -9,8 +9,8 @@ import pytest
 import zstandard
 
 from forebear.data.labeled.examples import LabeledExample, TaggedExample
+from forebear.data.labeled.labeled_format import LabeledFormat
 from forebear.data.labeled.load import detect_format, read_examples
-from forebear.data.labeled.row_to_example import LabeledFormat
 from forebear.errors import InputError
 
 

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from forebear.data.labeled.examples import AnswerSpan, QuestionExample
+from forebear.data.labeled.labeled_format import LabeledFormat, RejectedRow
 from forebear.data.labeled.load import detect_format, read_examples
 from forebear.data.labeled.readers import MAX_RECORD_LINES
-from forebear.data.labeled.row_to_example import LabeledFormat, RejectedRow
 from forebear.errors import InputError
 
 TSV = LabeledFormat("tsv", (1,), 2, width=2)

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forebear.data.labeled.examples import AnswerSpan, ExampleLocation, LabeledExample, TaggedExample
+from forebear.data.labeled.labeled_format import LabeledFormat
 from forebear.data.labeled.load import detect_format, read_examples
-from forebear.data.labeled.row_to_example import LabeledFormat, make_labeled, make_location
+from forebear.data.labeled.row_to_example import make_labeled, make_location
 
 TSV = LabeledFormat("tsv", (1,), 2, width=2)
 

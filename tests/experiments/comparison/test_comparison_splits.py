@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from forebear.data.labeled.examples import AnswerSpan, ChoiceExample, LabeledExample, QuestionExample
-from forebear.data.labeled.load import labeled_source
+from forebear.data.labeled.labeled_source import labeled_source
 from forebear.data.labeled.split import split_leakage
 from forebear.errors import InputError
 from forebear.experiments.comparison.participants import read_splits, task_from_train, with_test_split

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from forebear.data.labeled.load import labeled_source
+from forebear.data.labeled.labeled_source import labeled_source
 from forebear.experiments import training_run
 from forebear.experiments.comparison.compare import compare
 from forebear.experiments.comparison.verdict import contamination_notes

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebear.experiments.comparison.cost_plot import Box, place_labels, point_box, text_width
+from forebear.experiments.comparison.svg_plot import Box, place_labels, point_box, text_width
 
 PLOT_AREA = Box(50, 20, 900, 450)
 POINTS = st.lists(st.tuples(st.floats(60, 820), st.floats(30, 460)), min_size=1, max_size=20)

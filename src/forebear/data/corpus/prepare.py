@@ -7,9 +7,8 @@ import hashlib
 import json
 import os
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,21 +19,18 @@ from forebear.data import sentences
 from forebear.data.corpus import shards
 from forebear.data.corpus.corpus import CORPUS_FILE, CORPUS_FORMAT, DROPPED_FILE, TOKENIZER_FILE, Corpus
 from forebear.data.corpus.document_encoder import DocumentEncoder, EncodedShard, combine_hashes, document_hash
-from forebear.data.corpus.shards import finish_corpus, merge_shards
+from forebear.data.corpus.merge_shards import finish_corpus, merge_shards
+from forebear.data.corpus.single_pass import SinglePassText
 from forebear.data.entities import ENTITY_TAGS, EntityDictionary
 from forebear.data.io import atomic, document
 from forebear.data.io.atomic import atomic_write, cache_folder, explain_disk_errors
 from forebear.data.io.document import Document, with_continuation
-from forebear.data.io.files import Paths, ProgressFn, find_sources, sources_digest
 from forebear.data.io.ledger import Ledger
+from forebear.data.io.sources import Paths, ProgressFn, find_sources, sources_digest
 from forebear.data.io.text_formats import TextFormat
 from forebear.data.io.workers import cpu_count, run_jobs
 from forebear.data.segmentation import Segmenter
 from forebear.data.sentences import SentenceMode
-from forebear.data.tokenizers.offsets import sum_by_index
-from forebear.data.tokenizers.tokenizer import EncodedBatch
-from forebear.data.tokenizers.vocabulary import WordCounts
-from forebear.data.tokenizers.word_level import WORD_GAPS
 from forebear.errors import ForebearError, InputError
 
 if TYPE_CHECKING:
@@ -46,95 +42,9 @@ MIN_ELAPSED_SECONDS, MIN_REMAINING_SECONDS = 1.5, 6.0
 PROGRESS_BYTES = 1 << 27  # bytes of text that are prepared in seconds if words are split at white space only
 MAX_COMPRESSION_RATIO = 20  # times its size that compressed text may have, to estimate the number of shards
 STABLE_AFTER_NS = 2_000_000_000  # nanoseconds: a file changed more recently may change again within its time stamp
-
-
-# --- Text split at white space, read in a single pass ---
 #
 # The id of a word depends on its frequency, which is known only at the end of the text. To avoid a second pass, the
 # arrays of the corpus hold provisional word numbers at first, which are mapped to ids when the vocabulary is known.
-
-
-class ProvisionalTokenizer:
-    """Replaces a tokenizer that is not trained yet: the id of a word is its number, in order of appearance."""
-
-    unk_id = segmenter = None
-    kind, is_fast = "words", True
-
-    def __init__(self) -> None:
-        self.word_counts = WordCounts(" " + WORD_GAPS)
-
-    def encode_batch(self, texts: Sequence[str], ends: None = None, *, with_offsets: bool = False) -> EncodedBatch:
-        assert ends is None
-        assert not with_offsets
-        return _tokens(*self.word_counts.words.number_texts(texts))
-
-    def encode_lines(self, data: bytes, ends: np.ndarray) -> EncodedBatch | None:
-        numbered = self.word_counts.words.number_bytes(data, ends)
-        return None if numbered is None else _tokens(*numbered)
-
-
-def _tokens(numbers: np.ndarray, ends: np.ndarray) -> EncodedBatch:
-    return EncodedBatch(numbers, np.diff(ends, prepend=0).astype(np.int32), np.zeros(len(ends), np.int64))
-
-
-@dataclass
-class SinglePassText:
-    """A text that was read once: the arrays of its corpus, except for the ids of words."""
-
-    text_format: TextFormat
-    sentences: SentenceMode
-    max_bytes: int  # of text; the arrays are held in memory
-    ledger: Ledger = field(default_factory=Ledger)
-    dropped: list[dict[str, Any]] = field(default_factory=list)
-    ids: np.ndarray | None = None  # of each word by its number, once known; -1: out of vocabulary
-    _tokenizer: ProvisionalTokenizer = field(default_factory=ProvisionalTokenizer)
-    _shards: deque[EncodedShard] = field(default_factory=deque)  # without their ids
-    _word_numbers: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))  # the word numbers of all shards
-    _num_words: int = 0
-
-    def __post_init__(self) -> None:
-        self.ledger.on_drop = self.dropped.append
-
-    def record_texts(self, documents: Iterator[Document]) -> Iterator[str]:
-        """The texts of these documents, which are encoded as they pass; their reader enters them in its ledger."""
-        encoder = DocumentEncoder(self._tokenizer, self.sentences)  # pyright: ignore[reportArgumentType] - it has all that is used
-        for run in shards.document_runs(documents):
-            shard = encoder.encode(run)
-            self.word_counts.count(shard.ids)
-            start, self._num_words = self._num_words, self._num_words + len(shard.ids)
-            if self._num_words > len(self._word_numbers):  # grows in place
-                self._word_numbers.resize(max(self._num_words, len(self._word_numbers) * 3 // 2), refcheck=False)
-            self._word_numbers[start : self._num_words] = shard.ids
-            self._shards.append(replace(shard, ids=shard.ids[:0].copy()))
-            yield from (part.text for part in run)
-
-    @property
-    def word_counts(self) -> WordCounts:
-        """The frequencies of words in the text so far."""
-        return self._tokenizer.word_counts
-
-    def matches(self, content_digest: str, text_format: TextFormat, sentences: SentenceMode) -> bool:
-        """Whether this is the text of that fingerprint, read in this format, and its words have ids."""
-        is_same_format = self.ids is not None and (self.text_format, self.sentences) == (text_format, sentences)
-        return is_same_format and self.ledger.fingerprint == content_digest
-
-    def shards(self, unk_id: int) -> Iterator[EncodedShard]:
-        """The shards with the ids of words; this releases them."""
-        assert self.ids is not None
-        ids, word_bytes = np.where(self.ids < 0, unk_id, self.ids), self.word_counts.words.word_lengths()[1]
-        end = 0
-        while self._shards:
-            shard = self._shards.popleft()
-            start, end = end, end + int(shard.sentences.sum())
-            numbers = self._word_numbers[start:end]
-            shard_ids = ids[numbers]
-            if (unknown_positions := np.flatnonzero(shard_ids == unk_id)).size:
-                sentence_ids = np.searchsorted(np.cumsum(shard.sentences), unknown_positions, side="right")
-                unknown_bytes = sum_by_index(word_bytes[numbers[unknown_positions]], sentence_ids, len(shard.sentences))
-                shard.ledger.stage("tokens").add_out(unknown=len(unknown_positions))
-                shard = replace(shard, unknown=unknown_bytes)
-            yield replace(shard, ids=shard_ids)
-        self._word_numbers, self._tokenizer = self._word_numbers[:0].copy(), ProvisionalTokenizer()
 
 
 @dataclass(frozen=True)

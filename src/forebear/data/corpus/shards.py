@@ -1,29 +1,22 @@
-"""Shards: runs of documents of a fixed size, encoded and written one by one, then merged into a corpus."""
+"""Shards: batches of documents of about the same size, encoded and written one by one; temporary files of `prepare`."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from forebear.data.corpus.corpus import CORPUS_FILE, CORPUS_FORMAT, DROPPED_FILE, LEDGER_FILE, TOKENIZER_FILE, id_dtype
-from forebear.data.corpus.document_encoder import NO_TOKENS_REASON, DocumentEncoder, EncodedShard, combine_hashes
-from forebear.data.io.arrays import NpyAppender
-from forebear.data.io.atomic import atomic_write, explain_disk_errors, sync_file, sync_folder, write_json
+from forebear.data.corpus.corpus import id_dtype
+from forebear.data.corpus.document_encoder import DocumentEncoder, EncodedShard
+from forebear.data.io.atomic import atomic_write, explain_disk_errors
 from forebear.data.io.document import Document, batches_by_size
 from forebear.data.io.ledger import Ledger
-from forebear.errors import ForebearError, InputError
-
-if TYPE_CHECKING:
-    from forebear.data.tokenizers.tokenizer import Tokenizer
+from forebear.errors import ForebearError
 
 SHARD_CHARACTERS = 1 << 20  # characters of text in a shard
 ARRAYS = ("ids", "sentences", "sizes", "unknown", "documents", "before", "hashes", "continued")
@@ -118,166 +111,3 @@ def optional_arrays(folder: Path) -> set[str]:
         if len(names) == len(OPTIONAL_ARRAYS):
             break
     return names
-
-
-# --- Merging shards into a corpus ---
-
-
-class DocumentParts(NamedTuple):
-    """Documents or parts of documents, an entry for each in every array."""
-
-    documents: np.ndarray  # sentences in each
-    hashes: np.ndarray
-    continued: np.ndarray
-
-
-class SentenceSizes:
-    """Collects the bytes of sentences, shard by shard.
-
-    Text without tokens is added to the previous sentence of its document, or to the next one if there is none; in a
-    long document either may be in another shard.
-    """
-
-    def __init__(self, array: NpyAppender) -> None:
-        self.array = array
-        self.last = np.zeros(0, np.int64)  # bytes of the last sentence so far: text without tokens may follow it
-        self.has_sentence = False  # whether that sentence is in the document that may continue
-        self.pending_bytes = 0  # bytes of that document, if not
-
-    def add(self, shard: EncodedShard) -> None:
-        sizes, leading_bytes = np.concatenate((self.last, shard.sizes)), shard.before.copy()
-        next_sentence = len(self.last) + np.cumsum(shard.documents) - shard.documents  # sentence at or after each part
-        first_sentence = np.concatenate(([0 if self.has_sentence else len(self.last)], next_sentence[~shard.continued]))
-        document_ids = np.cumsum(~shard.continued)  # of each part; 0 is the document that continues
-        if shard.continued[0]:
-            leading_bytes[0] += self.pending_bytes
-        has_earlier = next_sentence > first_sentence[document_ids]  # the document has an earlier sentence
-        has_later = next_sentence < np.append(first_sentence[1:], len(sizes))[document_ids]
-        has_sentence = has_earlier | has_later
-        np.add.at(sizes, (next_sentence - has_earlier)[has_sentence], leading_bytes[has_sentence])
-        self.pending_bytes = int(leading_bytes[~has_sentence & (document_ids == document_ids[-1])].sum())
-        self.has_sentence = bool(first_sentence[-1] < len(sizes))
-        self.array.append(sizes[:-1])
-        self.last = sizes[-1:]
-
-
-def merge_shards(
-    work: Path, shards: Iterable[EncodedShard], optional: set[str], tokenizer: Tokenizer, ledger: Ledger
-) -> dict[str, dict[str, Any]]:
-    """Writes the arrays of a corpus from its shards, in order, into `work`; returns their metadata.
-
-    `optional` are the optional arrays that at least one shard has. Documents are entered in the ledger.
-    """
-    folder = work / "whole"
-    for old in (folder, work / "replaced"):
-        shutil.rmtree(old, ignore_errors=True)
-    folder.mkdir()
-    assembler = _CorpusAssembler(folder, id_dtype(tokenizer.vocab_size), optional, ~tokenizer.continuation_mask, ledger)
-    try:
-        for shard in shards:
-            assembler.add(shard)
-        arrays = assembler.finish()
-    finally:
-        assembler.close()
-    if not arrays["ids"]["shape"][0]:
-        raise InputError("there is no token in this text", hint="give files that hold text, or another tokenizer")
-    return arrays
-
-
-def finish_corpus(
-    work: Path, target: Path, arrays: dict[str, dict[str, Any]], ledger: Ledger, metadata: dict[str, Any]
-) -> None:
-    """Verifies and writes the ledger and the metadata, and renames the result to `target`."""
-    folder = work / "whole"
-    ledger.verify()
-    for name in (TOKENIZER_FILE, DROPPED_FILE):  # if the process is killed now, they are written again
-        with open(work / name, "rb") as file:
-            sync_file(file)
-        (work / name).rename(folder / name)
-    write_json(folder / LEDGER_FILE, ledger.to_dict())
-    totals = ledger.stage("tokens").outputs
-    units = ["documents", "sentences", "characters", "bytes", "tokens", "unknown", "entities"]
-    counts = {unit: totals[unit] for unit in units if unit != "entities" or unit in totals}
-    write_json(folder / CORPUS_FILE, {"format": CORPUS_FORMAT, **metadata, "counts": counts, "arrays": arrays})
-    if target.exists():  # it is moved into the work folder, which is removed
-        target.rename(work / "replaced")
-    folder.rename(target)
-    sync_folder(target.parent)
-
-
-class _CorpusAssembler:
-    """Appends shards, in order, to the arrays of a corpus.
-
-    `starts_word` says of each entry of the vocabulary whether it starts a word, for shards without word starts.
-    """
-
-    def __init__(
-        self, folder: Path, id_type: np.dtype, optional: set[str], starts_word: np.ndarray, ledger: Ledger
-    ) -> None:
-        dtypes = {"ids": id_type, "sentences": np.int64, "sizes": np.uint32, "unknown": np.uint32}
-        dtypes |= {"documents": np.int64, "hashes": np.uint64}
-        dtypes |= {name: dtype for name, dtype in {"words": bool, "entities": np.uint8}.items() if name in optional}
-        self.starts_word, self.ledger = starts_word, ledger
-        self.arrays = {name: NpyAppender(folder / f"{name}.npy", dtype) for name, dtype in dtypes.items()}
-        self.sizes = SentenceSizes(self.arrays["sizes"])
-        self.num_tokens = self.num_sentences = self.num_parts = 0  # so far
-        # The last document of a shard, which may continue in the next one.
-        self.open_document = DocumentParts(np.zeros(0, np.int64), np.zeros(0, np.uint64), np.zeros(0, bool))
-        self.empty_parts: dict[int, dict[str, Any]] = {}  # locations of parts without tokens, by number
-
-    def add(self, shard: EncodedShard) -> None:
-        self.ledger.merge(shard.ledger)
-        for item in shard.dropped:
-            assert self.ledger.on_drop is not None
-            self.ledger.on_drop(item)
-        self.arrays["ids"].append(shard.ids)
-        if "words" in self.arrays:
-            self.arrays["words"].append(self.starts_word[shard.ids] if shard.words is None else shard.words)
-        if "entities" in self.arrays:
-            zeros = np.zeros(len(shard.ids), np.uint8)
-            self.arrays["entities"].append(zeros if shard.entities is None else shard.entities)
-        self.arrays["sentences"].append(self.num_tokens + np.cumsum(shard.sentences) - shard.sentences)
-        self.arrays["unknown"].append(shard.unknown)
-        self.sizes.add(shard)
-        self.num_tokens += int(shard.sentences.sum())
-        for item in shard.empty_documents:
-            self.empty_parts[self.num_parts + item["number"]] = {"file": item["file"], "line": item["line"]}
-        first_part = self.num_parts - len(self.open_document.continued)
-        self.num_parts += len(shard.continued)
-        added = (shard.documents, shard.hashes, shard.continued)
-        parts = DocumentParts(*map(np.concatenate, zip(self.open_document, added, strict=True)))
-        last_start = int(np.flatnonzero(~parts.continued)[-1])
-        self._append_documents(DocumentParts(*(array[:last_start] for array in parts)), first_part)
-        self.open_document = DocumentParts(*(array[last_start:] for array in parts))
-        self.empty_parts = {
-            number: item for number, item in self.empty_parts.items() if number >= first_part + last_start
-        }
-
-    def _append_documents(self, parts: DocumentParts, first_part: int) -> None:
-        """Appends whole documents, whose first part has number `first_part`; drops those without tokens."""
-        starts, stage = np.flatnonzero(~parts.continued), self.ledger.stage("tokens")
-        sentences, hashes = parts.documents, parts.hashes
-        if 0 < len(starts) < len(sentences):  # some documents have several parts
-            sentences = np.add.reduceat(sentences, starts)
-            bounds = pairwise([*starts, len(hashes)])
-            hashes = np.array([combine_hashes(hashes[start:end]) for start, end in bounds], np.uint64)
-        stage.add_in(documents=len(starts))
-        has_tokens = sentences > 0
-        for number in first_part + starts[~has_tokens]:
-            self.ledger.drop("tokens", NO_TOKENS_REASON, documents=1, **self.empty_parts[int(number)])
-        stage.add_out(documents=int(has_tokens.sum()))
-        lengths = sentences[has_tokens]
-        self.arrays["documents"].append(self.num_sentences + np.cumsum(lengths) - lengths)
-        self.num_sentences += int(lengths.sum())
-        self.arrays["hashes"].append(hashes[has_tokens])
-
-    def finish(self) -> dict[str, dict[str, Any]]:
-        self._append_documents(self.open_document, self.num_parts - len(self.open_document.continued))
-        self.arrays["sizes"].append(self.sizes.last)
-        self.arrays["sentences"].append(np.array([self.num_tokens]))
-        self.arrays["documents"].append(np.array([self.num_sentences]))
-        return {name: array.finish() for name, array in self.arrays.items()}
-
-    def close(self) -> None:
-        for array in self.arrays.values():
-            array.close()

@@ -12,15 +12,8 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 from forebear.data.io.text_formats import is_column_number
-from forebear.data.labeled.row_to_example import (
-    BadRowError,
-    ColumnRef,
-    LabeledFormat,
-    choice_index,
-    label_text,
-    parse_choices,
-    parse_json_list,
-)
+from forebear.data.labeled.labeled_format import BadRowError, ColumnRef, LabeledFormat
+from forebear.data.labeled.row_to_example import choice_index, label_text, parse_choices, parse_json_list
 from forebear.errors import InputError, list_names
 
 LABEL_SEPARATORS = ("|", ";", "；", "、", ",", "，", " ")

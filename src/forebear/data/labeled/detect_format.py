@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from forebear.data.io.files import OnBadBytes, Paths, SourceFile, TextBlocks, find_sources
 from forebear.data.io.ledger import Ledger
+from forebear.data.io.sources import Paths, SourceFile, find_sources
+from forebear.data.io.text_blocks import OnBadBytes, TextBlocks
 from forebear.data.labeled.columns import MAX_NAMES, ColumnHints, ColumnSample, FormatGuess, assign_columns, is_header
+from forebear.data.labeled.labeled_format import LABELED_FORMATS, ONLY_TASK, TASKS, LabeledFileKind, LabeledFormat
 from forebear.data.labeled.readers import (
     COLUMN_GAP,
     DOCUMENT_MARKER,
@@ -26,7 +28,6 @@ from forebear.data.labeled.readers import (
     json_field,
     json_lines,
 )
-from forebear.data.labeled.row_to_example import LABELED_FORMATS, ONLY_TASK, TASKS, LabeledFileKind, LabeledFormat
 from forebear.errors import InputError, list_names
 
 MAX_ROWS = 1000  # looked at; with hundreds of classes, fewer rows show each class only once

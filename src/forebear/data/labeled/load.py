@@ -6,12 +6,13 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 from unicodedata import normalize
 
 from forebear.data.io.atomic import file_digest
-from forebear.data.io.files import OnBadBytes, Paths, SourceFile, find_sources
+from forebear.data.io.sources import Paths, SourceFile, find_sources
+from forebear.data.io.text_blocks import OnBadBytes
 from forebear.data.labeled import readers, tag_schemes
 from forebear.data.labeled.columns import FormatGuess
 from forebear.data.labeled.dataset_stats import summarize_dataset
@@ -24,7 +25,7 @@ from forebear.data.labeled.examples import (
     TaggedExample,
     example_labels,
 )
-from forebear.data.labeled.row_to_example import (
+from forebear.data.labeled.labeled_format import (
     LABELED_FORMATS,
     TASKS,
     LabeledFormat,
@@ -35,6 +36,7 @@ from forebear.data.labeled.row_to_example import (
     RowErrorPolicy,
     check_format,
 )
+from forebear.data.labeled.labeled_source import LabeledSource
 from forebear.data.labeled.split import SplitLeakage, split_examples, split_leakage
 from forebear.errors import InputError, require_choice
 
@@ -110,54 +112,6 @@ def _iter_examples(paths: Paths, options: LabeledReadOptions) -> Iterator[Exampl
 
 MAX_LISTED = 5  # bad rows, labels or words that are listed in a message
 MIN_MISMATCH_FRACTION = 0.002  # of words in another Unicode form; fewer are not reported
-
-
-@dataclass(frozen=True)
-class LabeledSource:
-    """Labeled files and how to read them: everything that determines the examples of a run."""
-
-    task: str
-    train: str
-    form: LabeledFormat
-    dev: str | None = None
-    test: str | None = None
-    dev_share: float = 0.1  # of examples held out by content as dev set, without a dev file
-    on_bad_rows: str = "fail"  # or skip and report
-    on_bad_tags: str = "fail"  # tags that violate their scheme; or repair and count
-    part: float = 1.0  # share of the training examples to use, for learning curves
-    test_share: float = 0.0  # of examples held out as test set, without a test file
-
-    def split_paths(self) -> dict[str, str]:
-        paths = {"train": self.train, "dev": self.dev, "test": self.test}
-        return {split: path for split, path in paths.items() if path is not None}
-
-    def to_dict(self) -> dict[str, Any]:
-        settings = {**asdict(self), "form": self.form.to_dict()}
-        return {**settings, **{split: os.path.abspath(path) for split, path in self.split_paths().items()}}
-
-    @classmethod
-    def from_dict(cls, settings: Mapping[str, Any]) -> LabeledSource:
-        names = {setting.name for setting in fields(cls)} - {"form"}
-        values = {name: value for name, value in settings.items() if name in names}
-        return cls(form=LabeledFormat.from_dict(settings["form"]), **values)
-
-    def digests(self) -> dict[str, str]:
-        return {split: file_digest(path) for split, path in self.split_paths().items()}
-
-
-def labeled_source(
-    train: str,
-    *,
-    task: str | None = None,
-    dev: str | None = None,
-    test: str | None = None,
-    form: Mapping[str, Any] | None = None,
-    **settings: Any,
-) -> tuple[LabeledSource, list[str]]:
-    """A source with everything not given detected from the training file, and notes on what was detected."""
-    task, file_format, notes = detect_format(train, task, **(form or {}))
-    options = {name: value for name, value in settings.items() if value is not None}
-    return LabeledSource(task, train, file_format, dev, test, **options), notes
 
 
 @dataclass(frozen=True, eq=False)

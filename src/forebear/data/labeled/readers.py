@@ -12,21 +12,19 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
-from forebear.data.io.files import SourceFile, TextBlocks
+from forebear.data.io.sources import SourceFile
+from forebear.data.io.text_blocks import TextBlocks
 from forebear.data.io.text_formats import is_column_number, numbered_lines, strip_bracket
 from forebear.data.labeled.examples import Example, ExampleLocation, TaggedExample
-from forebear.data.labeled.row_to_example import (
+from forebear.data.labeled.labeled_format import (
     ESCAPED_SURROGATE,
     BadRowError,
     ColumnRef,
     LabeledFormat,
     LabeledReadOptions,
-    example_builder,
-    label_text,
-    make_location,
     shorten_value,
-    unknown_label_reason,
 )
+from forebear.data.labeled.row_to_example import example_builder, label_text, make_location, unknown_label_reason
 from forebear.data.unicode import SURROGATES
 from forebear.errors import InputError
 

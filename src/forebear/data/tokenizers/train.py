@@ -20,7 +20,7 @@ from forebear.data.tokenizers.word_level import segmenter_spec
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
-    from forebear.data.corpus.prepare import SinglePassText
+    from forebear.data.corpus.single_pass import SinglePassText
 
 MAX_TRAINING_CHARACTERS = 200_000_000
 AUTO_SEGMENTER = "automatic"

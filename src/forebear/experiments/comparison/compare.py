@@ -18,8 +18,8 @@ from forebear._version import __version__
 from forebear.data.corpus.corpus import Corpus
 from forebear.data.corpus.prepare import document_hashes, fingerprint_sources
 from forebear.data.io.atomic import atomic_write, explain_disk_errors
-from forebear.data.io.files import STDIN, PathLike
-from forebear.data.labeled.load import LabeledSource, labeled_source
+from forebear.data.io.sources import STDIN, PathLike
+from forebear.data.labeled.labeled_source import LabeledSource, labeled_source
 from forebear.data.source import TextSource, is_corpus
 from forebear.embeddings.evaluation import read_word_eval_file
 from forebear.errors import ForebearError, InputError, UserInterrupt

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from forebear.data.labeled.examples import is_labeled
-from forebear.data.labeled.load import LabeledData, LabeledSource, read_labeled
+from forebear.data.labeled.labeled_source import LabeledSource
+from forebear.data.labeled.load import LabeledData, read_labeled
 from forebear.errors import InputError
 from forebear.registry import LINEAGE, model_spec, suggest, tag_only_models, text_models
 from forebear.tasks.task import Task, task_class

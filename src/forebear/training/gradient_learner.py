@@ -17,7 +17,7 @@ from torch import Tensor
 from forebear.data.io.workers import cpu_count
 from forebear.errors import ForebearError, InputError
 from forebear.objectives.batch import Batch, TargetArrays
-from forebear.training.learners import LEARNER_STATE_FILE, NUM_TIMED_STEPS, WEIGHTS_FILE, Learner
+from forebear.training.learner import LEARNER_STATE_FILE, NUM_TIMED_STEPS, WEIGHTS_FILE, Learner
 from forebear.training.settings import Recipe
 
 if TYPE_CHECKING:
