@@ -209,7 +209,7 @@ class AttentionView:
 
     @property
     def description(self) -> str:
-        """What all panels have in common."""
+        """The layers and heads that the panels show."""
         first = self.panels[0]
         if len(self.panels) == 1:
             return first.title
@@ -221,7 +221,7 @@ class AttentionView:
         return f"{head} in each of {self.num_layers} layers"
 
     def summary(self, panel: AttentionPanel) -> str:
-        """What distinguishes a panel from the others."""
+        """A title that distinguishes a panel from the others."""
         if self.num_layers == 1:
             return f"head {panel.head}"
         return f"layer {panel.layer}" if self.num_heads == 1 else f"layer {panel.layer} · head {panel.head}"

@@ -400,7 +400,7 @@ def exported_task(run: ExportableRun) -> tuple[TaskExport | None, list[str]]:
 
 
 def _export_notes(run: ExportableRun, task: Mapping[str, Any], input_format: InputFormat) -> list[str]:
-    """Notes on what the exported files cannot express."""
+    """Notes on settings that the exported files cannot express."""
     notes, context = [], run.metadata["fields"]["context"]
     name, is_causal = task["name"], input_format.both_orders
     window_note = f"here a text of more than {context} tokens is read in windows"

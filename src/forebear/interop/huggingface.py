@@ -33,7 +33,7 @@ REFETCH_HINT = "fetch the whole folder again"
 
 
 def from_hf_config(architecture: Architecture, config: Mapping[str, Any], file: Path) -> dict[str, Any]:
-    """Convert config.json to our settings; unsupported values are an error that names the key."""
+    """Convert config.json to our settings; raises InputError, which names the key, for unsupported values."""
     hint = f"give the folder of a plain {architecture.name_map.title}"
     hf_tasks.require_supported(config, architecture.supported_values, file, hint)
     settings = {**architecture.defaults, **config}
@@ -69,7 +69,7 @@ def from_hf_config(architecture: Architecture, config: Mapping[str, Any], file: 
 def to_hf_config(
     architecture: Architecture, fields: Mapping[str, Any], vocab_size: int, class_name: str, position_offset: int
 ) -> dict[str, Any]:
-    """Convert our settings to config.json for a class; settings that it cannot express are an error."""
+    """Convert our settings to config.json for a class; raises InputError for settings that it cannot express."""
     config: dict[str, Any] = {
         "model_type": architecture.model_type,
         "architectures": [class_name],
@@ -197,7 +197,7 @@ def write_huggingface(
     special_tokens: SpecialTokens,
     task_export: TaskExport | None = None,
 ) -> list[str]:
-    """Write config.json and weights for transformers; returns notes on heads that were left out."""
+    """Write config.json and weights for transformers; returns notes on heads that were omitted."""
     from safetensors.torch import save_file
 
     architecture = ARCHITECTURES[model]

@@ -35,7 +35,7 @@ OPSET = 18
 
 
 def export_onnx(run: ExportableRun, target: Path) -> list[str]:
-    """Write FILE.onnx, FILE.json (usage) and FILE.tokenizer.json; returns notes on what the ONNX file lacks."""
+    """Write FILE.onnx, FILE.json (usage) and FILE.tokenizer.json; returns notes on the limitations of the ONNX file."""
     if missing := [name for name in REQUIRED_PACKAGES if find_spec(name) is None]:
         message = f"ONNX files need {', '.join(missing)}, which is not installed"
         raise ForebearError(message, hint="pip install 'forebear[onnx]'")
@@ -76,7 +76,7 @@ def _tag_crf(model: Model) -> CRFLayer | None:
 
 
 def _export_notes(run: ExportableRun) -> list[str]:
-    """Notes on what the ONNX file lacks."""
+    """Notes on the limitations of the ONNX file."""
     notes = []
     if run.tokenizer.segmenter is not None:
         limitation = "its tokenizer cuts Chinese into words first, which others cannot do"

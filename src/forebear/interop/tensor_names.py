@@ -82,7 +82,7 @@ class TensorNameMap:
 
 @dataclass(frozen=True)
 class NameMappingReport:
-    """What happened to each name of an imported file: `missing` by head, `skipped_tensors` by reason."""
+    """The names of an imported file that were matched, `missing` (by head) or skipped (by reason)."""
 
     title: str
     num_matched: int
