@@ -69,7 +69,7 @@ def test_planted_senses_are_two_clusters_and_static_vectors_are_one(
     (table,) = analysis.others
     assert (table.name, table.conclusion, table.clustering.num_clusters) == ("bert, its table", SAME_IN_ANY_CONTEXT, 1)
     assert table.agreement is not None
-    assert (table.agreement[0].purity, table.agreement[0].rand) == (pytest.approx(8 / 14), 0.0)
+    assert (table.agreement[0].purity, table.agreement[0].adjusted_rand) == (pytest.approx(8 / 14), 0.0)
     assert "bert, its table: no 2 groups, as there are 1 different vectors" in analysis.notes
 
 
