@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-VERBS: dict[str, tuple[str, ...]] = {
+HEAD_CAPABILITIES: dict[str, tuple[str, ...]] = {
     "next": ("score", "next", "generate", "ask", "measure"),
     "token": ("fill", "ask", "score", "measure"),
     "label": ("classify", "measure"),
@@ -13,7 +13,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "choice": ("choose", "measure"),
     "translation": ("translate", "measure"),
 }
-CAPABILITY_PHRASES = {  # messages for capabilities whose names are not verbs
+CAPABILITY_PHRASES = {  # wording in messages of capabilities whose names are not verbs
     "ask": "by a prompt",
     "next": "what comes next",
     "neighbours": "for neighbours",
@@ -22,7 +22,7 @@ CAPABILITY_PHRASES = {  # messages for capabilities whose names are not verbs
     "analogy": "for an analogy",
 }
 ENCODER_CAPABILITIES = ("embed", "neighbours", "similarity", "odd-one-out")
-WORD_VECTOR_CAPABILITIES = ("analogy", "measure")  # capabilities of word vectors
+WORD_VECTOR_CAPABILITIES = ("analogy", "measure")
 
 
 def head_capabilities(heads: Iterable[str], *, encodes: bool, words: bool = False) -> tuple[str, ...]:
@@ -30,18 +30,11 @@ def head_capabilities(heads: Iterable[str], *, encodes: bool, words: bool = Fals
 
     Args:
         heads: Names of its heads.
-        encodes: Whether it has an encoder, and so vectors of texts.
+        encodes: Whether it has an encoder, and therefore vectors of texts.
         words: Whether its tokens are words, so that each word has a vector.
     """
     names = tuple(heads)
-    verbs = (verb for head in names for verb in VERBS.get(head, ()))
-    encodes = encodes and "translation" not in names  # the encoder of a translation model serves its decoder
-    return tuple(
-        dict.fromkeys(
-            (
-                *verbs,
-                *(ENCODER_CAPABILITIES if encodes else ()),
-                *(WORD_VECTOR_CAPABILITIES if encodes and words else ()),
-            )
-        )
-    )
+    capabilities = [capability for head in names for capability in HEAD_CAPABILITIES.get(head, ())]
+    if encodes and "translation" not in names:  # the encoder of a translation model serves its decoder only
+        capabilities += ENCODER_CAPABILITIES + (WORD_VECTOR_CAPABILITIES if words else ())
+    return tuple(dict.fromkeys(capabilities))

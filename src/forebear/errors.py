@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 
 class ForebearError(Exception):
-    """An error with a message for users: `file:line: message` and, below it, a hint."""
+    """An error with a message for users, shown as `file:line: message` with a hint below it."""
 
     exit_code = 1
 
@@ -38,37 +38,37 @@ class ForebearError(Exception):
 
 
 class InputError(ForebearError):
-    """Invalid input or a wrong call, not a defect of the program."""
+    """Invalid input or an invalid call, not a defect of the program."""
 
     exit_code = 2
 
 
 class UserInterrupt(ForebearError):
-    """The user pressed Ctrl-C; what was finished is kept."""
+    """The user pressed Ctrl-C; finished work has been saved."""
 
     exit_code = 130
 
 
 def require_choice(setting: str, value: object, choices: Iterable[str]) -> None:
-    """An InputError that names the choices unless the value is one of them."""
-    known = tuple(choices)
-    if value not in known:
-        raise InputError(f"{setting} is {value!r}", hint=f"choose one of {', '.join(known)}")
+    """Raise InputError, which names the choices, unless the value is one of them."""
+    names = tuple(choices)
+    if value not in names:
+        raise InputError(f"{setting} is {value!r}", hint=f"choose one of {', '.join(names)}")
 
 
-def join_errors(faults: Sequence[str], most: int = 8) -> str:
-    """The first `most` faults in one line, and the number of the others."""
-    more = f"; and {len(faults) - most} more" if len(faults) > most else ""
-    return "; ".join(faults[:most]) + more
+def join_errors(messages: Sequence[str], max_messages: int = 8) -> str:
+    """Join the first messages in one line, with the number of the others."""
+    num_hidden = len(messages) - max_messages
+    return "; ".join(messages[:max_messages]) + (f"; and {num_hidden} more" if num_hidden > 0 else "")
 
 
-def list_names(names: Sequence[str], most: int) -> str:
-    """The first `most` names between commas, and an ellipsis if there are more."""
-    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
+def list_names(names: Sequence[str], max_names: int) -> str:
+    """The first names separated by commas, with an ellipsis if there are more."""
+    return ", ".join(names[:max_names]) + (", …" if len(names) > max_names else "")
 
 
 def printable_path(path: str | os.PathLike[str]) -> str:
-    """The path as one printable line, whatever bytes its name has."""
+    """The path as one printable line, whatever bytes it contains."""
     text = os.fspath(path)
     return text if text.isprintable() else ascii(text)
 

@@ -23,11 +23,11 @@ class LineageEntry:
     year: int
     authors: str
     idea: str
-    spec_path: str  # module:class of the spec, imported on demand, so that n-gram models never load torch
+    spec_path: str  # module:class of the spec, imported on demand: n-gram models never load torch
 
 
-# Name (also of the module in `models`), title, year, authors, class of the spec; idea.
-_TABLE = (
+# Name (also of the module in `models`), title, year, authors, spec class; idea.
+_ENTRIES = (
     ("ngram", "N-gram", 1948, "Shannon; Kneser and Ney", "NgramSpec",
      "the next word depends on the last few: count them"),
     ("onehot", "one-hot", 1975, "Salton et al.", "OnehotSpec",
@@ -71,7 +71,7 @@ _TABLE = (
 )  # fmt: skip
 LINEAGE: dict[str, LineageEntry] = {
     name: LineageEntry(name, title, year, authors, idea, f"forebear.models.{name}:{spec_class}")
-    for name, title, year, authors, spec_class, idea in _TABLE
+    for name, title, year, authors, spec_class, idea in _ENTRIES
 }
 
 
@@ -93,14 +93,14 @@ def text_models() -> list[str]:
     return [name for name in LINEAGE if model_spec(name).learns_from == "text"]
 
 
-def model_name(milestone: ModelSpec) -> str:
-    """The name of the model of a spec."""
-    path = f"{type(milestone).__module__}:{type(milestone).__name__}"
+def model_name(spec: ModelSpec) -> str:
+    """The name of the model that a spec describes."""
+    path = f"{type(spec).__module__}:{type(spec).__name__}"
     return next(entry.name for entry in LINEAGE.values() if entry.spec_path == path)
 
 
 def suggest(name: str, names: Iterable[str]) -> str:
     """A hint for an unknown name: the closest known name, or all names."""
-    known = list(names)
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
+    known_names = list(names)
+    matches = difflib.get_close_matches(name, known_names, n=1)
+    return f"did you mean {matches[0]}?" if matches else f"there are: {', '.join(known_names)}"

@@ -153,7 +153,7 @@ def test_attention_view_selects_layers_and_heads():
     np.testing.assert_allclose(
         attention_view(attention_map, 1, "mean").panels[0].weights, attention_map.weights[0].mean(0)
     )
-    assert attention_view(attention_map).across == 2
+    assert attention_view(attention_map).num_columns == 2
     for selection, message in (
         ({"layer": 4}, "no layer 4"),
         ({"layer": 0}, "no layer 0"),

@@ -22,7 +22,7 @@ def assert_complete(attribution: Attribution) -> None:
     gain = attribution.score - attribution.baseline
     assert sum(
         word.attribution for word in attribution.words
-    ) + attribution.elsewhere + attribution.gap == pytest.approx(gain, abs=1e-5)
+    ) + attribution.remainder + attribution.gap == pytest.approx(gain, abs=1e-5)
     assert abs(attribution.gap) <= RELATIVE_TOLERANCE * max(abs(gain), 0.1)
 
 
@@ -45,13 +45,13 @@ def test_attributions_sum_to_the_gain_in_score_for_every_task(
     for text in TASK_INPUTS[task]:
         attribution = attribute(run, text)
         assert_complete(attribution)
-        assert attribution.target in (attribution.said, *attribution.said.split(", "))
+        assert attribution.target in (attribution.prediction, *attribution.prediction.split(", "))
         assert [attribution.texts[word.text_index][word.start : word.end] for word in attribution.words] == [
             word.text for word in attribution.words
         ]
         assert all(word.is_visible for word in attribution.words)
         if model != "ngram":
-            assert attribution.elsewhere == 0  # special tokens are the same in the baseline
+            assert attribution.remainder == 0  # special tokens are the same in the baseline
         if task == "numbers":
             assert attribution.probability is None
             assert f"{attribution.score:.4g}" == attribution.target
@@ -71,7 +71,7 @@ def test_planted_word_has_the_highest_attribution(model: str, runs: RunCache):
         strongest = attribution.strongest(1)[0]
         num_correct += strongest.text in (*POSITIVE, *NEGATIVE) and strongest.attribution > 0
         other = attribute(run, text, of="bad" if label == "good" else "good")
-        assert other.said == label
+        assert other.prediction == label
         assert other.probability == pytest.approx(1 - (attribution.probability or 0), abs=1e-4)
         # With two labels, evidence for one is evidence against the other.
         np.testing.assert_allclose(
@@ -86,7 +86,7 @@ def test_multi_label_attribution_explains_each_label_separately(runs: RunCache):
     for label in ("good", "bad", "short", "long"):
         attribution = attribute(run, ENGLISH_TEXT, of=label)
         assert attribution.probability == pytest.approx(prediction.probabilities[label], abs=1e-5)
-        assert attribution.said == ", ".join(prediction.label)  # pyright: ignore
+        assert attribution.prediction == ", ".join(prediction.label)  # pyright: ignore
     strongest = attribute(run, ENGLISH_TEXT, of="good").strongest(1)[0]
     assert (strongest.text, strongest.attribution > 0) == ("splendid", True)
 
@@ -200,7 +200,7 @@ def test_answer_attribution_selects_start_end_or_another_span(runs: RunCache):
     assert span.probability == pytest.approx((start.probability or 0) * (end.probability or 0), rel=1e-4)
     assert span.probability == pytest.approx(run.answer("how was it", ENGLISH_TEXT)[0].best.probability, rel=1e-4)
     other = attribute(run, ("how was it", ENGLISH_TEXT), of="film about")
-    assert (other.target, other.said) == ("film about", "splendid")
+    assert (other.target, other.prediction) == ("film about", "splendid")
     assert (other.probability or 0) < 0.5
     for options, message in [
         ({"of": "cat"}, "does not stand"),
@@ -214,7 +214,7 @@ def test_answer_attribution_selects_start_end_or_another_span(runs: RunCache):
 def test_choice_attribution_selects_another_choice(runs: RunCache):
     run = runs("bert", "choice")
     attribution = attribute(run, TASK_INPUTS["choice"][0])
-    assert (attribution.target, attribution.parts) == (ENGLISH_TEXT, ("text", "choice 1", "choice 2"))
+    assert (attribution.target, attribution.text_roles) == (ENGLISH_TEXT, ("text", "choice 1", "choice 2"))
     assert attribute(run, TASK_INPUTS["choice"][0], of="2").target == CHINESE_TEXT
     assert attribute(run, TASK_INPUTS["choice"][0], of=CHINESE_TEXT).probability == pytest.approx(
         1 - (attribution.probability or 0), abs=1e-6

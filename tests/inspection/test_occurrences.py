@@ -31,7 +31,7 @@ def test_occurrences_are_whole_words_in_any_case():
     text = "The BANK of a riverbank. It's the bank's!\nNo bank_note, no 2bank. Banknotes?"
     sample = sample_of("Bank", text)
     assert sentences_and_surfaces(sample) == [("The BANK of a riverbank.", "BANK"), ("It's the bank's!", "bank")]
-    assert sample.within == {"riverbank": 1, "bank_note": 1, "2bank": 1, "Banknotes": 1}
+    assert sample.longer_words == {"riverbank": 1, "bank_note": 1, "2bank": 1, "Banknotes": 1}
     assert "riverbank (1)" in next(sample.notes())
     assert sentences_and_surfaces(sample_of("new  york", "In New York. No newyork!")) == [("In New York.", "New York")]
     assert sentences_and_surfaces(sample_of("naïve", "A naïve café.")) == [("A naïve café.", "naïve")]
@@ -42,7 +42,7 @@ def test_chinese_occurrences_respect_word_segmentation():
     sample = sample_of("打", "他打电话给我，打了三次。打他！我打算走。")
     assert sentences_and_surfaces(sample) == [("他打电话给我，打了三次。", "打"), ("打他！", "打")]
     assert [occurrence.start for occurrence in sample.occurrences] == [7, 0]
-    assert set(sample.within) == {"打电话", "打算"}
+    assert set(sample.longer_words) == {"打电话", "打算"}
     assert sentences_and_surfaces(sample_of("和服", "产品和服务。她穿和服。")) == [("她穿和服。", "和服")]
     assert sentences_and_surfaces(sample_of("AI", "用AI打印，AIDS")) == [("用AI打印，AIDS", "AI")]
     # Spans two segmented words
@@ -65,7 +65,7 @@ def test_repeated_sentences_count_once_and_many_occurrences_are_sampled_evenly()
     assert [(occurrence.sentence, occurrence.start) for occurrence in sample.occurrences] == [
         ("A bank.", 2), ("The bank and the bank.", 4), ("The bank and the bank.", 17),
     ]  # fmt: skip
-    assert (sample.total, sample.repeated) == (3, 2)
+    assert (sample.total, sample.num_repeated) == (3, 2)
     large = sample_of("a", *(f"a {number}." for number in range(5001)), max_occurrences=100)
     assert (large.total, len(large.occurrences)) == (5001, 100)
     numbers = [int(occurrence.sentence[2:-1]) for occurrence in large.occurrences]

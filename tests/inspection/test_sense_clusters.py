@@ -148,9 +148,9 @@ def test_purity_and_adjusted_rand_index_match_worked_example():
     assert adjusted_rand_index(np.array([1, 1, 1, 0, 0, 0]), gold) == 1.0
     assert adjusted_rand_index(np.zeros(3, int), ["a"] * 3) == 1.0
     agreement = ClusterAgreement.from_clusters(labels, ["a", "a", "a", "a", "b", "b"])
-    assert (agreement.groups, agreement.purity, agreement.merged_groups) == (3, 1.0, 1.0)
-    assert agreement.rand < 0.6
-    assert 2 / 3 < agreement.chance < 1
+    assert (agreement.num_clusters, agreement.purity, agreement.merged_adjusted_rand) == (3, 1.0, 1.0)
+    assert agreement.adjusted_rand < 0.6
+    assert 2 / 3 < agreement.shuffled_purity < 1
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from("abc")), min_size=2, max_size=30))

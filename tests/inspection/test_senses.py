@@ -64,12 +64,12 @@ def test_planted_senses_are_two_clusters_and_static_vectors_are_one(
     assert [len(group.members) for group in analysis.result.groups] == [len(MONEY), len(RIVER)]
     assert analysis.label_counts(analysis.result.groups[0].members) == ": 8 money"
     assert analysis.result.agreement is not None
-    assert [(agreement.purity, agreement.rand) for agreement in analysis.result.agreement] == [(1.0, 1.0)] * 2
+    assert [(agreement.purity, agreement.adjusted_rand) for agreement in analysis.result.agreement] == [(1.0, 1.0)] * 2
     assert "42 more are in sentences that were there before: each counts once" in analysis.notes
     (table,) = analysis.others
     assert (table.name, table.conclusion, table.clustering.num_clusters) == ("bert, its table", SAME_IN_ANY_CONTEXT, 1)
     assert table.agreement is not None
-    assert (table.agreement[0].purity, table.agreement[0].rand) == (pytest.approx(8 / 14), 0.0)
+    assert (table.agreement[0].purity, table.agreement[0].adjusted_rand) == (pytest.approx(8 / 14), 0.0)
     assert "bert, its table: no 2 groups, as there are 1 different vectors" in analysis.notes
 
 

@@ -83,7 +83,7 @@ def test_lexicon_norms_match_worked_example():
     norms = lexicon_norms(Lexicon(WordVectors(words, rows, np.array([1000, 500, 20, 15, 2, 1]))))
     assert norms.norms.tolist() == [4, 3, 2, 2, 1, 1]
     assert norms.spearman == pytest.approx(0.9710083)  # scipy.stats.spearmanr([6, 5, 4, 3, 2, 1], [4, 3, 2, 2, 1, 1])
-    assert [(band.min_count, band.max_count, band.words, band.median) for band in norms.bands] == [
+    assert [(band.min_count, band.max_count, band.num_words, band.median) for band in norms.bands] == [
         (1, 2, 2, 1), (10, 29, 2, 2), (300, 999, 1, 3), (1000, 1000, 1, 4),
     ]  # fmt: skip
     assert [band.cosine for band in norms.bands] == [pytest.approx(1), pytest.approx(0, abs=1e-6), None, None]

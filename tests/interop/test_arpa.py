@@ -67,9 +67,9 @@ def test_published_arpa_files_score_as_in_kenlm(data: Path, name: str):
         assert np.abs(log_probs / np.log(10) - expected).max() < 2e-5
 
 
-@pytest.mark.parametrize("quickly", [False, True])
-def test_arpa_words_ngrams_log_probs_and_backoffs_are_read(tmp_path: Path, quickly: bool):
-    arpa_model = arpa.read_arpa(write_arpa_text(tmp_path, SMALL), quickly=quickly)
+@pytest.mark.parametrize("use_compiled", [False, True])
+def test_arpa_words_ngrams_log_probs_and_backoffs_are_read(tmp_path: Path, use_compiled: bool):
+    arpa_model = arpa.read_arpa(write_arpa_text(tmp_path, SMALL), use_compiled=use_compiled)
     assert arpa_model.words == ["<unk>", "</s>", "a", "b"]
     assert arpa_model.ngrams[0].tolist() == [[0], [1], [2], [3]]
     assert arpa_model.ngrams[1].tolist() == [[1, 2], [2, 3], [3, 1]]
@@ -80,7 +80,7 @@ def test_arpa_words_ngrams_log_probs_and_backoffs_are_read(tmp_path: Path, quick
     assert arpa_model.notes == ["the probabilities of single words sum to 1.1650, not to 1"]
 
 
-@pytest.mark.parametrize("quickly", [False, True])
+@pytest.mark.parametrize("use_compiled", [False, True])
 @pytest.mark.parametrize(
     "change",
     [
@@ -92,9 +92,9 @@ def test_arpa_words_ngrams_log_probs_and_backoffs_are_read(tmp_path: Path, quick
         lambda text: text.replace("<unk>", "<UNK>"),
     ],
 )
-def test_arpa_formatting_variants_are_read_alike(tmp_path: Path, change, quickly: bool):
+def test_arpa_formatting_variants_are_read_alike(tmp_path: Path, change, use_compiled: bool):
     variant, plain = (
-        arpa.read_arpa(write_arpa_text(tmp_path, text), quickly=quickly) for text in (change(SMALL), SMALL)
+        arpa.read_arpa(write_arpa_text(tmp_path, text), use_compiled=use_compiled) for text in (change(SMALL), SMALL)
     )
     assert variant.words == plain.words
     assert all(
@@ -107,19 +107,19 @@ def test_arpa_formatting_variants_are_read_alike(tmp_path: Path, change, quickly
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])
-@pytest.mark.parametrize("quickly", [False, True])
-def test_arpa_compressed_file_is_read_and_truncated_one_refused(tmp_path: Path, quickly: bool, compress):
+@pytest.mark.parametrize("use_compiled", [False, True])
+def test_arpa_compressed_file_is_read_and_truncated_one_refused(tmp_path: Path, use_compiled: bool, compress):
     path = tmp_path / "model.arpa.packed"
     path.write_bytes(compress(SMALL.encode()))
-    assert arpa.read_arpa(path, quickly=quickly).words == ["<unk>", "</s>", "a", "b"]
+    assert arpa.read_arpa(path, use_compiled=use_compiled).words == ["<unk>", "</s>", "a", "b"]
     path.write_bytes(compress(SMALL.encode())[:-20])
     with pytest.raises(InputError, match="damaged") as caught:
-        arpa.read_arpa(path, quickly=quickly)
+        arpa.read_arpa(path, use_compiled=use_compiled)
     assert caught.value.line == 1
     assert "fetch" in caught.value.hint
 
 
-@pytest.mark.parametrize("quickly", [False, True])
+@pytest.mark.parametrize("use_compiled", [False, True])
 @pytest.mark.parametrize(
     ("old", "new", "line", "message"),
     [
@@ -148,25 +148,25 @@ def test_arpa_compressed_file_is_read_and_truncated_one_refused(tmp_path: Path, 
     ],
 )
 def test_arpa_invalid_file_is_refused_with_its_line(
-    tmp_path: Path, old: str, new: str, line: int, message: str, quickly: bool
+    tmp_path: Path, old: str, new: str, line: int, message: str, use_compiled: bool
 ):
     assert old in SMALL
     path = write_arpa_text(tmp_path, SMALL.replace(old, new))
     with pytest.raises(InputError) as caught:
-        arpa.read_arpa(path, quickly=quickly)
+        arpa.read_arpa(path, use_compiled=use_compiled)
     assert message in str(caught.value)
     assert caught.value.file == str(path)
     assert caught.value.line == line
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("quickly", [False, True])
-def test_arpa_ngram_without_its_prefix_is_refused(tmp_path: Path, quickly: bool):
+@pytest.mark.parametrize("use_compiled", [False, True])
+def test_arpa_ngram_without_its_prefix_is_refused(tmp_path: Path, use_compiled: bool):
     longer = SMALL.replace("ngram 2=3\n", "ngram 2=3\nngram 3=2\n").replace(
         "\\end\\", "\\3-grams:\n-0.1\t<s> a b\n-0.1\tb a b\n\n\\end\\"
     )
     with pytest.raises(InputError, match="first 2 words") as caught:
-        arpa.read_arpa(write_arpa_text(tmp_path, longer), quickly=quickly)
+        arpa.read_arpa(write_arpa_text(tmp_path, longer), use_compiled=use_compiled)
     assert caught.value.line == 21
 
 

@@ -90,10 +90,10 @@ def corrupt(rng: random.Random, content: bytes) -> bytes:
     return b"\n".join(lines)
 
 
-def read_outcome(path: Path, quickly: bool) -> Any:
+def read_outcome(path: Path, use_compiled: bool) -> Any:
     """The model as plain values, or the message and line of the error."""
     try:
-        model = arpa.read_arpa(path, quickly=quickly)
+        model = arpa.read_arpa(path, use_compiled=use_compiled)
     except InputError as error:
         caught = error
     else:
@@ -138,17 +138,17 @@ def test_arpa_corrupt_gzip_files_give_the_same_result_in_both_readers(tmp_path: 
     assert refusals > 100
 
 
-@pytest.mark.parametrize("quickly", [False, True])
+@pytest.mark.parametrize("use_compiled", [False, True])
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
 @pytest.mark.parametrize("level", [1, 2, 3])
-def test_arpa_header_claiming_many_ngrams_takes_no_memory(tmp_path: Path, quickly: bool, compress, level: int):
+def test_arpa_header_claiming_many_ngrams_takes_no_memory(tmp_path: Path, use_compiled: bool, compress, level: int):
     sizes = {1: b"ngram 1=6", 2: b"ngram 2=4", 3: b"ngram 3=2"}
     path = tmp_path / "m"
     path.write_bytes(compress(VALID.replace(sizes[level], sizes[level][:8] + b"1000000000000")))
-    arpa.read_arpa(write_valid_file(tmp_path), quickly=quickly)  # loads the kernels
+    arpa.read_arpa(write_valid_file(tmp_path), use_compiled=use_compiled)  # loads the kernels
     tracemalloc.start()
     with pytest.raises(InputError, match=f"fewer {level}-grams") as caught:
-        arpa.read_arpa(path, quickly=quickly)
+        arpa.read_arpa(path, use_compiled=use_compiled)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert caught.value.line == {1: 13, 2: 19, 3: 23}[level]
@@ -161,18 +161,18 @@ def write_valid_file(folder: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("quickly", [False, True])
-def test_arpa_endless_line_is_refused(tmp_path: Path, monkeypatch, quickly: bool):
+@pytest.mark.parametrize("use_compiled", [False, True])
+def test_arpa_endless_line_is_refused(tmp_path: Path, monkeypatch, use_compiled: bool):
     monkeypatch.setattr(arpa, "BLOCK_BYTES", 1 << 16)
     path = tmp_path / "m.gz"
     path.write_bytes(gzip.compress(VALID.replace(b"\ta\t", b"\t" + b"a" * (1 << 23) + b"\t")))
     with pytest.raises(InputError, match="does not end") as caught:
-        arpa.read_arpa(path, quickly=quickly)
+        arpa.read_arpa(path, use_compiled=use_compiled)
     assert caught.value.line == 10
 
 
-@pytest.mark.parametrize("quickly", [False, True])
-def test_arpa_fault_in_a_later_block_has_its_line(tmp_path: Path, monkeypatch, quickly: bool):
+@pytest.mark.parametrize("use_compiled", [False, True])
+def test_arpa_fault_in_a_later_block_has_its_line(tmp_path: Path, monkeypatch, use_compiled: bool):
     monkeypatch.setattr(arpa, "BLOCK_BYTES", 512)
     words = [f"w{i}" for i in range(1000)]
     lines = ["\\data\\", "ngram 1=1002", "ngram 2=1000", "", "\\1-grams:", "-1\t<s>", "-1\t</s>"]
@@ -197,5 +197,5 @@ def test_arpa_fault_in_a_later_block_has_its_line(tmp_path: Path, monkeypatch, q
         corrupt_lines = [*lines[: line_number - 1], line, *lines[line_number:]]
         path.write_text("\n".join(corrupt_lines), "utf-8", "surrogateescape")
         with pytest.raises(InputError, match=message) as caught:
-            arpa.read_arpa(path, quickly=quickly)
+            arpa.read_arpa(path, use_compiled=use_compiled)
         assert caught.value.line == line_number

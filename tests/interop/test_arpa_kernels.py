@@ -18,7 +18,7 @@ from forebear.kernels import arpa as arpa_kernels
 
 def read_with_both_readers(path: Path) -> arpa.ArpaModel:
     """The model, after a check that the compiled and the reference reader agree."""
-    compiled, reference = arpa.read_arpa(path, quickly=True), arpa.read_arpa(path, quickly=False)
+    compiled, reference = arpa.read_arpa(path, use_compiled=True), arpa.read_arpa(path, use_compiled=False)
     assert compiled.words == reference.words
     assert compiled.notes == reference.notes
     for actual, expected in zip(
@@ -98,7 +98,7 @@ def test_arpa_decimals_are_parsed_as_by_python(tmp_path_factory, values: list[fl
     path = tmp_path_factory.mktemp("arpa") / "m"
     unigrams = [*MARKERS, *(f"{value:.{digits}g}\tw{i}\t{-value:.{digits}e}" for i, value in enumerate(values))]
     path.write_text(arpa_text(unigrams, []), "utf-8")
-    compiled, reference = (arpa.read_arpa(path, quickly=quickly) for quickly in (True, False))
+    compiled, reference = (arpa.read_arpa(path, use_compiled=use_compiled) for use_compiled in (True, False))
     for actual, expected in (
         (compiled.log_probs[0], reference.log_probs[0]),
         (compiled.backoffs[0], reference.backoffs[0]),
@@ -212,10 +212,9 @@ def test_arpa_kernel_writes_the_same_bytes_as_the_reference(
     ngrams[-1] = np.append(ngrams[-1], [[1, *range(2, order + 1)]], axis=0) if order > 1 else ngrams[-1]
     log_probs[-1] = np.append(log_probs[-1], -np.inf) if order > 1 else log_probs[-1]
     monkeypatch.setattr(arpa, "BLOCK_NGRAMS", 64)
-    for name, quickly in (("quick", True), ("plain", False)):
-        arpa.write_arpa(
-            tmp_path / name, words, ngrams, log_probs, log_probs[:-1], eos_id=1, unk_id=unk_id, quickly=quickly
-        )
+    for name, use_compiled in (("quick", True), ("plain", False)):
+        options: Any = {"eos_id": 1, "unk_id": unk_id, "use_compiled": use_compiled}
+        arpa.write_arpa(tmp_path / name, words, ngrams, log_probs, log_probs[:-1], **options)
     assert (tmp_path / "quick").read_bytes() == (tmp_path / "plain").read_bytes()
     assert arpa.ArpaLineReader(tmp_path / "quick").read_header() == [
         len(rows) + (n == 0) * (1 if unk_id == 0 else 2) for n, rows in enumerate(ngrams)
@@ -234,11 +233,11 @@ def test_arpa_compression_follows_the_file_name(tmp_path: Path):
 
 def test_arpa_reading_takes_little_more_memory_than_its_arrays(tmp_path: Path):
     words, ngrams, log_probs = random_ngrams(1000, 4, 60_000)
-    arpa.write_arpa(tmp_path / "m", words, ngrams, log_probs, log_probs[:-1], eos_id=1, unk_id=0, quickly=True)
-    arpa.read_arpa(tmp_path / "m", quickly=True)  # loads the kernels
+    arpa.write_arpa(tmp_path / "m", words, ngrams, log_probs, log_probs[:-1], eos_id=1, unk_id=0, use_compiled=True)
+    arpa.read_arpa(tmp_path / "m", use_compiled=True)  # loads the kernels
     num_values = sum(rows.size + 2 * len(rows) for rows in ngrams)
     tracemalloc.start()
-    model = arpa.read_arpa(tmp_path / "m", quickly=True)
+    model = arpa.read_arpa(tmp_path / "m", use_compiled=True)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert sum(map(len, model.ngrams)) > 150_000

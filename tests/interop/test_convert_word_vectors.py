@@ -17,6 +17,7 @@ from forebear.errors import ForebearError, InputError
 from forebear.inference.run import Run
 from forebear.interop import word_vectors
 from forebear.interop.convert import default_export_format
+from forebear.kernels import float_text
 from forebear.training.run_folder import RunFolder
 
 WORDS = ["the", "北京", "😀", "</s>", "<unk>", "king", "10", "naïve"]
@@ -101,9 +102,9 @@ def test_large_vector_files_are_parsed_by_the_kernel_with_the_same_result(
 ):
     path = write_vectors(tmp_path, [f"w{row}" for row in range(500)])
     interpreted = fb.import_run(path, to=tmp_path / "plain")
-    kernel_uses = []
+    kernel_uses, compile_kernel = [], float_text.compile_kernel
     monkeypatch.setattr(word_vectors, "COMPILED_MIN_BYTES", 0)
-    monkeypatch.setattr("forebear.kernels.float_text.compile_kernel", lambda loops: kernel_uses.append(1) or loops)
+    monkeypatch.setattr(float_text, "compile_kernel", lambda loops: kernel_uses.append(1) or compile_kernel(loops))
     compiled_run = fb.import_run(path, to=tmp_path / "fast")
     assert kernel_uses
     assert compiled_run.metadata["weights"] == interpreted.metadata["weights"]

@@ -159,7 +159,7 @@ def test_exported_task_gives_the_same_predictions_in_transformers_and_back(
     baked_in = {"temperature": 1.0} if "temperature" in run.metadata["task"] else {}
     baked_in |= {"centre": 0.0, "spread": 1.0} if "spread" in run.metadata["task"] else {}
     assert imported.metadata["task"] == json.loads(json.dumps(run.metadata["task"])) | baked_in
-    dropout = 0.2 if CLASSES[architecture][1].dropout else 0.0
+    dropout = 0.2 if CLASSES[architecture][1].dropout_key else 0.0
     assert imported.metadata["adaptation"] == run.metadata["adaptation"] | {"dropout": dropout}
     if not {"temperature", "spread"} & TASKS[task].keys():
         assert imported.metadata["weights"]["sha256"] == run.metadata["weights"]["sha256"]
@@ -272,5 +272,5 @@ def test_task_config_fields_are_fields_of_tasks():
     """The `forebear` section of config.json has only fields that some task has."""
     fields = {name for task in TASKS.values() for name in task_from_json(task).to_dict()}
     assert set(hf_tasks.TASK_FIELDS) <= fields
-    head = hf_tasks.TaskHeadMapping("Any", "choice", (), dropout="")
+    head = hf_tasks.TaskHeadMapping("Any", "choice", (), dropout_key="")
     assert hf_tasks.task_config(head, TASKS["choice"], 0.1, 0.0) == {"forebear": {"task": {"name": "choice"}}}

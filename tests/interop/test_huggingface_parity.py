@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from forebear.interop.hf_architectures import ARCHITECTURES
-from forebear.interop.huggingface import ForeignCheckpoint, read_huggingface
+from forebear.interop.huggingface import ImportedCheckpoint, read_huggingface
 from forebear.nn.model import Model
 from hf_peers import Rows, build_model, model_gradients, model_outputs
 
@@ -18,7 +18,7 @@ FIXTURES = Path(__file__).parent / "fixtures"
 VOCABULARY, LENGTHS = 17, (5, 3, 8)
 
 
-def load_fixture(model_name: str) -> tuple[ForeignCheckpoint, Model, Rows, dict[str, Any]]:
+def load_fixture(model_name: str) -> tuple[ImportedCheckpoint, Model, Rows, dict[str, Any]]:
     checkpoint = read_huggingface(FIXTURES / model_name)
     expected = load_file(FIXTURES / model_name / "expected.safetensors")
     rows = Rows(expected["tokens"], expected["segments"], LENGTHS, expected["asked"], expected["pairs"])

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from forebear.errors import ForebearError, InputError
-from forebear.interop.hf_architectures import ARCHITECTURES, TOKEN_TABLE
+from forebear.interop.hf_architectures import ARCHITECTURES, TOKEN_EMBEDDING
 from forebear.interop.huggingface import model_name_of, read_huggingface, trim_vocabulary, write_huggingface
 from forebear.interop.tensor_names import UNUSED_HEAD_NOTE, UNUSED_TASK_NOTE
 from forebear.models.roberta import RobertaSpec
@@ -275,7 +275,7 @@ def test_trim_vocabulary_drops_extra_rows_and_refuses_missing_ones(copy_fixture)
     tensors = read_huggingface(copy_fixture("bert")).tensors
     assert trim_vocabulary(tensors, 17) == (tensors, [])
     trimmed, notes = trim_vocabulary(tensors, 12)
-    assert (len(trimmed[TOKEN_TABLE]), len(trimmed["heads.token.bias"])) == (12, 12)
+    assert (len(trimmed[TOKEN_EMBEDDING]), len(trimmed["heads.token.bias"])) == (12, 12)
     assert "5 entries more" in notes[0]
     with pytest.raises(InputError, match="its tokenizer has 18 tokens, and its table only 17"):
         trim_vocabulary(tensors, 18)

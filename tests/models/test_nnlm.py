@@ -34,7 +34,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nnlm_published_sizes_have_the_papers_parameter_count(size: str):
     """|V| (1 + n m + h) + h (1 + (n - 1) m), and without the direct connection |V| (n - 1) m fewer."""
     description = explain_model("nnlm").sizes[size]
-    words, m, h = NNLMSpec.entries, description["fields"]["width"], description["fields"]["inner"]
+    words, m, h = NNLMSpec.published_vocab_size, description["fields"]["width"], description["fields"]["inner"]
     n = description["fields"]["context"] + 1
     expected = words * (1 + n * m + h) + h * (1 + (n - 1) * m)
     expected -= 0 if description["fields"]["direct"] else words * (n - 1) * m

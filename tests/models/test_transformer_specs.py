@@ -24,7 +24,7 @@ BERT_FAMILY = ("bert", "ernie", "roberta", "albert")
 
 
 def network(spec: Any, entries: int | None = None):
-    tokenizer: Any = SimpleNamespace(vocab_size=entries or type(spec).entries)
+    tokenizer: Any = SimpleNamespace(vocab_size=entries or type(spec).published_vocab_size)
     return spec.build(tokenizer)
 
 

@@ -312,11 +312,11 @@ def _group_texts(run: Run, texts: list[str]) -> Iterator[str | Sequence[str]]:
 
 def _print_attribution(console: Console, attribution: Attribution, top: int) -> None:
     probability = "" if attribution.probability is None else f" {attribution.probability:.1%}"
-    is_prediction = attribution.said == attribution.target
-    prediction = "" if is_prediction else f", the run itself says {printable_cell(attribution.said)}"
+    is_prediction = attribution.prediction == attribution.target
+    prediction = "" if is_prediction else f", the run itself says {printable_cell(attribution.prediction)}"
     console.bold(attribution.target, f"{probability}{prediction}")
-    for index, part in enumerate(attribution.parts):
-        label = f"{part}: " if len(attribution.parts) > 1 else ""
+    for index, role in enumerate(attribution.text_roles):
+        label = f"{role}: " if len(attribution.text_roles) > 1 else ""
         text = _highlighted_text(attribution, index, label, colors=console.color_system is not None)
         console.print(text, soft_wrap=True)
     if strongest := attribution.strongest(top):
@@ -474,8 +474,9 @@ def _print_comparison(console: Console, analysis: SenseAnalysis) -> None:
         table = Table("vectors of", ">groups", ">purity", ">by chance", ">Rand index", ">of joined groups")
         for result in (analysis.result, *analysis.others):
             for agreement in dict.fromkeys(result.agreement or ()):
-                values = (agreement.purity, agreement.chance, agreement.rand, agreement.merged_groups)
-                table.add_row(result.name, str(agreement.groups), *(f"{value:.3f}" for value in values))
+                purities = (agreement.purity, agreement.shuffled_purity)
+                values = (*purities, agreement.adjusted_rand, agreement.merged_adjusted_rand)
+                table.add_row(result.name, str(agreement.num_clusters), *(f"{value:.3f}" for value in values))
         console.print(table)
         note = "joined: groups whose commonest meaning is the same are taken for one"
         console.dim(f"{note}; Rand index: 0 by chance, 1 at best")

@@ -222,10 +222,10 @@ def _print_norms(console: Console, vector_norms: VectorNorms) -> None:
     table = Table(">times seen", ">words", ">median length", "", ">eight of ten", ">mean cosine of two")
     max_median = max((band.median for band in vector_norms.bands), default=1.0) or 1.0
     for band in vector_norms.bands:
-        length_range = f"{band.shortest:.2f} to {band.longest:.2f}"
+        length_range = f"{band.quantile_10:.2f} to {band.quantile_90:.2f}"
         count_range = f"{band.min_count:,} to {band.max_count:,}"
         median = (f"{band.median:.3f}", text_bar(band.median / max_median, BAR_WIDTH))
-        table.add_row(count_range, f"{band.words:,}", *median, length_range, number_cell(band.cosine, ".3f"))
+        table.add_row(count_range, f"{band.num_words:,}", *median, length_range, number_cell(band.cosine, ".3f"))
     console.print(table)
     console.plain(f"Spearman's correlation of length and frequency: {vector_norms.correlations[0]}")
     console.plain(f"of a word's frequency and its neighbours': {vector_norms.correlations[1]}")

@@ -116,7 +116,7 @@ def _train_task_tokenizer(spec: ModelSpec, task: str, data: LabeledData) -> Toke
         return train_tokenizer("words", texts, split="spaces", segmenter=None, size=UNLIMITED_VOCAB)
     if task == "tagging" and spec.learning == "counting":
         kind, options["lower"] = "wordpiece", False  # subwords and capitals help with unseen names
-    if kind == "bytepair" and "mask" in spec.needs:
+    if kind == "bytepair" and "mask" in spec.required_roles:
         options["specials"] = ROBERTA_SPECIALS
     size = suggest_vocab_size(kind, sum(len(text.encode("utf-8", "replace")) for text in texts))
     return train_tokenizer(kind, texts, size=size, **options)

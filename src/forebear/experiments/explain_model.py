@@ -92,7 +92,7 @@ def explain_model(
     """Explain a model, in one of its sizes or with custom fields."""
     spec_class = model_spec(name)
     plan = plan_pretraining(name, (), size=size, settings=settings)
-    vocab_size = vocabulary or spec_class.entries  # gives the published numbers of parameters
+    vocab_size = vocabulary or spec_class.published_vocab_size  # gives the published numbers of parameters
     specs = {size_name: spec_class(**size_fields) for size_name, size_fields in spec_class.sizes.items()}
     if settings or not specs:
         specs = {"yours": plan.spec, **specs}

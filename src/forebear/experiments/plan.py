@@ -126,7 +126,8 @@ class PretrainPlan:
                 return prepare_parallel_corpus(self.source, tokenizers, **options)
             assert not isinstance(self.tokenizer, TokenizerPair)
             min_count = self.spec.min_word_count
-            options |= {"required_roles": self.spec.needs, "min_count": min_count, "vocab_size": self.vocab_size}
+            options |= {"min_count": min_count, "vocab_size": self.vocab_size}
+            options["required_roles"] = self.spec.required_roles
             corpus = prepare_source(self.source, self.tokenizer, **options)
             if min_count is not None and corpus.tokenizer.vocab_size <= len(corpus.tokenizer.special_ids):
                 message = f"no word of this text is seen {min_count} times"

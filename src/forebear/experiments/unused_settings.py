@@ -30,7 +30,7 @@ def settings_kind(spec_type: type[ModelSpec]) -> str:
     """The kind of learner of a model, a key of UNUSED_BY_LEARNER."""
     if spec_type.learns_from == "tags":
         return spec_type.learns_tags_by
-    return "recounting" if spec_type.counts_again else "only counts" if spec_type.only_counts else spec_type.learning
+    return "recounting" if spec_type.counts_again else "only counts" if spec_type.is_untrained else spec_type.learning
 
 
 def check_unused_settings(model: str, learner_kind: str, settings: Mapping[str, Any]) -> None:

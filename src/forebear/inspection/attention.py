@@ -1,4 +1,4 @@
-"""Attention maps of a run, views of selected heads, attention rollout and the strongest edges."""
+"""Attention maps of a run: computation, views of selected heads, attention rollout and the strongest edges."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class AttentionMap:
 
     weights      (layers, heads, n, m) from each of n query tokens to each of m key tokens; each row sums to 1
     rows         the n query tokens
-    columns      the m key tokens: the same ones, unless the kind is "cross"
+    columns      the m key tokens: the same as the rows, unless the kind is "cross"
     kind         "self" (bidirectional), "masked" (causal) or "cross" (decoder to encoder)
-    text_starts  indices of tokens at which the second text starts
+    text_starts  index of the first token of each text but the first
     """
 
     weights: np.ndarray
@@ -76,12 +76,12 @@ def attention_maps(run: Run, text: str, text_b: str | None = None, *, bare: bool
 
 
 def compute_attention_maps(run: Run, texts: Sequence[str], *, bare: bool = False) -> list[AttentionMap]:
-    """All attention maps of a run for one text, or for two in the model's input format.
+    """Compute all attention maps of a run for one text, or for two in the model's input format.
 
     Args:
         run: The run; for translation models the result is that of `seq2seq_attention_maps`.
         texts: One text, or two texts.
-        bare: Leave out special tokens such as [CLS] and [SEP].
+        bare: Without special tokens such as [CLS] and [SEP].
     """
     if "translation" in run.heads:
         return seq2seq_attention_maps(run, texts, bare=bare)
@@ -145,8 +145,8 @@ def _encode_text(run: Run, text: str) -> np.ndarray:
 
 
 HeadChoice = int | Literal["mean"]
-MAX_LEGIBLE_TOKENS = 60  # tokens; larger squares are not legible
-MAX_EDGES = 40  # limit for long texts
+MAX_LEGIBLE_TOKENS = 60  # larger maps are not legible
+MAX_EDGES = 40  # edges shown of long texts
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,11 +184,11 @@ class AttentionEdge:
 
 @dataclass(frozen=True, eq=False)
 class AttentionView:
-    """Panels of an attention map, `across` of them side by side."""
+    """Panels of an attention map in a grid of `num_columns` columns."""
 
     attention_map: AttentionMap
     panels: tuple[AttentionPanel, ...]
-    across: int
+    num_columns: int
 
     @property
     def is_long(self) -> bool:
@@ -209,7 +209,7 @@ class AttentionView:
 
     @property
     def description(self) -> str:
-        """What all panels have in common."""
+        """The layers and heads that the panels show."""
         first = self.panels[0]
         if len(self.panels) == 1:
             return first.title
@@ -221,7 +221,7 @@ class AttentionView:
         return f"{head} in each of {self.num_layers} layers"
 
     def summary(self, panel: AttentionPanel) -> str:
-        """What distinguishes a panel from the others."""
+        """A title that distinguishes a panel from the others."""
         if self.num_layers == 1:
             return f"head {panel.head}"
         return f"layer {panel.layer}" if self.num_heads == 1 else f"layer {panel.layer} · head {panel.head}"
@@ -236,9 +236,9 @@ class AttentionView:
         return "from each token …", "… to those it looks at"
 
     def strongest_edges(self, top: int) -> list[AttentionEdge]:
-        """The `top` strongest edges in all, at least one of each panel.
+        """The `top` strongest edges, at least one of each panel.
 
-        The first row of a causal map is left out: the first token can only attend to itself.
+        The first row of a causal map is skipped: the first token can only attend to itself.
         """
         per_panel = max(1, top // len(self.panels))
         candidates = [self._strongest(panel, per_panel + 1) for panel in self.panels]
@@ -252,13 +252,9 @@ class AttentionView:
         flat = np.ascontiguousarray(panel.weights[num_skipped_rows:]).ravel()  # masked weights are 0
         indices = np.argpartition(-flat, count - 1)[:count] if count < len(flat) else np.arange(len(flat))
         indices = indices[np.lexsort((indices, -flat[indices]))]
-        cells = (divmod(int(index), panel.weights.shape[1]) for index in indices)
-        entries = zip(cells, flat[indices].tolist(), strict=True)
-        return [
-            AttentionEdge(panel, row + num_skipped_rows, column, weight)
-            for (row, column), weight in entries
-            if weight > 0
-        ]
+        rows, columns = np.divmod(indices, panel.weights.shape[1])
+        edges = zip((rows + num_skipped_rows).tolist(), columns.tolist(), flat[indices].tolist(), strict=True)
+        return [AttentionEdge(panel, row, column, weight) for row, column, weight in edges if weight > 0]
 
     def to_dict(self, top: int | None) -> dict[str, Any]:
         """As JSON: all weights, or the `top` strongest edges."""
@@ -296,17 +292,14 @@ def attention_view(
     panels = []
     for layer_number, head_choice in product(layers, heads):
         weights = attention_map.weights[layer_number - 1]
-        panels.append(
-            AttentionPanel(
-                layer_number, head_choice, weights.mean(0) if head_choice == "mean" else weights[head_choice - 1]
-            )
-        )
-    across = len(heads) if len(layers) > 1 and len(heads) > 1 else round(len(panels) ** 0.5 + 0.4)
-    return AttentionView(attention_map, tuple(panels), across)
+        weights = weights.mean(0) if head_choice == "mean" else weights[head_choice - 1]
+        panels.append(AttentionPanel(layer_number, head_choice, weights))
+    num_columns = len(heads) if len(layers) > 1 and len(heads) > 1 else round(len(panels) ** 0.5 + 0.4)
+    return AttentionView(attention_map, tuple(panels), num_columns)
 
 
 def attention_rollout(attention_map: AttentionMap, layer: int | None = None) -> np.ndarray:
-    """(n, n) attention rollout after this many layers, by default all."""
+    """(n, n) attention rollout after this many layers; by default after all."""
     *_, rollout = islice(attention_rollouts(attention_map), layer)
     return rollout
 
@@ -314,7 +307,8 @@ def attention_rollout(attention_map: AttentionMap, layer: int | None = None) -> 
 def attention_rollouts(attention_map: AttentionMap) -> Iterator[np.ndarray]:
     """(n, n) attention rollout after each layer (Abnar & Zuidema 2020, Quantifying Attention Flow in Transformers).
 
-    A layer is half its residual input and half the mean of its heads; layers are multiplied.
+    The matrix of a layer is half the identity (its residual connection) and half the mean of its heads; the matrices
+    are multiplied.
     """
     if attention_map.kind == "cross":
         raise InputError("attention to a source is not rolled out", hint="roll out self-attention")
@@ -327,7 +321,7 @@ def attention_rollouts(attention_map: AttentionMap) -> Iterator[np.ndarray]:
 
 # --- Encoder–decoder models ---
 
-SEQ2SEQ_MAP_ORDER = ("cross", "source", "target")  # in this order
+SEQ2SEQ_MAP_ORDER = ("cross", "source", "target")
 
 
 def seq2seq_attention_maps(run: Run, texts: Sequence[str], *, bare: bool = False) -> list[AttentionMap]:
@@ -370,16 +364,7 @@ def seq2seq_attention_maps(run: Run, texts: Sequence[str], *, bare: bool = False
     maps = [AttentionMap(weights["cross"], target_labels, source_labels, "cross", ATTENTION_NAMES["cross"])]
     if "read" in weights:
         input_labels = labels(tokenizers.target, decoder_inputs)
-        maps += [
-            AttentionMap(
-                weights["read"], source_labels, source_labels, "self", f"{ATTENTION_NAMES['self']} of the source"
-            ),
-            AttentionMap(
-                weights["written"],
-                input_labels,
-                input_labels,
-                "masked",
-                f"{ATTENTION_NAMES['masked']} of the translation",
-            ),
-        ]
+        names = (f"{ATTENTION_NAMES['self']} of the source", f"{ATTENTION_NAMES['masked']} of the translation")
+        maps.append(AttentionMap(weights["read"], source_labels, source_labels, "self", names[0]))
+        maps.append(AttentionMap(weights["written"], input_labels, input_labels, "masked", names[1]))
     return maps

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 def plot_attention_edges(view: AttentionView, title: str, edges: Sequence[AttentionEdge]) -> Figure:
     """Query tokens on the left, key tokens on the right, and a line for each edge.
 
-    Where both sides have the same tokens, a token has the same height on both: the slope shows the distance.
+    Unless the map is cross-attention, a token has the same height on both sides: the slope shows the distance.
     """
     attention_map = view.attention_map
     is_cross = attention_map.kind == "cross"
@@ -65,34 +65,24 @@ def plot_attention_edges(view: AttentionView, title: str, edges: Sequence[Attent
         style = {"color": colors[edge.panel.layer], "lw": _line_width(fraction), "alpha": 0.25 + 0.65 * fraction}
         ends = (heights[0][edge.row] + offset, heights[1][edge.column] + offset)
         axes.plot((0, 1), ends, solid_capstyle="round", **style)
-    for direction, indices, tokens in (
-        (-1, query_indices, attention_map.rows),
-        (1, key_indices, attention_map.columns),
-    ):
-        column_x, alignment = max(direction, 0), "left" if direction > 0 else "right"
+    queries, keys = (query_indices, attention_map.rows), (key_indices, attention_map.columns)
+    for direction, (indices, tokens) in ((-1, queries), (1, keys)):
+        column_x = max(direction, 0)
+        alignment: Any = {"ha": "left" if direction > 0 else "right", "va": "center"}
+        number_x, label_x = column_x + direction * 0.02, column_x + direction * 0.1
         for token_index in indices:
             y = heights[column_x][token_index]
-            axes.text(
-                column_x + direction * 0.02, y, str(token_index + 1), ha=alignment, va="center", fontsize=6, color=SOFT
-            )
-            axes.text(
-                column_x + direction * 0.1,
-                y,
-                shorten_label(tokens[token_index], 18),
-                ha=alignment,
-                va="center",
-                fontsize=8.5,
-            )
-        axes.text(column_x + direction * 0.1, -1.4, view.axis_labels[column_x], ha=alignment, va="center", color=SOFT)
+            axes.text(number_x, y, str(token_index + 1), fontsize=6, color=SOFT, **alignment)
+            axes.text(label_x, y, shorten_label(tokens[token_index], 18), fontsize=8.5, **alignment)
+        axes.text(label_x, -1.4, view.axis_labels[column_x], color=SOFT, **alignment)
     axes.set(xlim=(-0.55, 1.55), ylim=(max_height + 0.7, -2))
     axes.set_axis_off()
     tokens = f"{len(attention_map.rows)} " + (f"and {len(attention_map.columns)} " if is_cross else "") + "tokens"
     subtitle = f"{attention_map.name}, {view.description}: the {len(edges)} strongest edges of {tokens}"
     figure.suptitle(f"{title}\n{subtitle}", fontsize=11)
     _add_legend(figure, colors, max_weight)
-    if notes := label_notes(
-        [attention_map.rows[n] for n in query_indices] + [attention_map.columns[n] for n in key_indices]
-    ):
+    labels = [attention_map.rows[n] for n in query_indices] + [attention_map.columns[n] for n in key_indices]
+    if notes := label_notes(labels):
         axes.text(0.5, max_height + 1.2, "; ".join(notes), ha="center", va="center", fontsize=7.5, color=SOFT)
         axes.set_ylim(max_height + 1.6, -2)
     return figure
@@ -101,12 +91,12 @@ def plot_attention_edges(view: AttentionView, title: str, edges: Sequence[Attent
 def _line_offsets(edges: Sequence[AttentionEdge]) -> list[float]:
     """Vertical offsets that separate edges of several heads between the same tokens."""
     ends = [(edge.row, edge.column) for edge in edges]
-    counts, seen_counts = Counter(ends), Counter[tuple[int, int]]()
+    counts, num_placed = Counter(ends), Counter[tuple[int, int]]()
     offsets = []
     for edge_ends in ends:
         spacing = min(0.13, 0.6 / counts[edge_ends])
-        offsets.append(spacing * (seen_counts[edge_ends] - (counts[edge_ends] - 1) / 2))
-        seen_counts[edge_ends] += 1
+        offsets.append(spacing * (num_placed[edge_ends] - (counts[edge_ends] - 1) / 2))
+        num_placed[edge_ends] += 1
     return offsets
 
 
@@ -115,7 +105,7 @@ def _line_width(fraction: float) -> float:
 
 
 def _label_heights(indices: Sequence[int]) -> dict[int, float]:
-    """Heights of token labels, with gaps where tokens are left out."""
+    """Heights of token labels, with gaps where tokens are omitted."""
     heights: dict[int, float] = {}
     height = previous_index = -1
     for index in indices:
@@ -149,9 +139,9 @@ def _add_legend(figure: Figure, colors: Mapping[int, str], max_weight: float) ->
 
 
 HTML_HINT = "; or --to FILE.html, which leaves fonts to the browser"
-MAX_NUMBERED_TOKENS = 16  # tokens; larger maps have no room for numbers
-MAX_LINED_TOKENS = 40  # tokens; in larger maps the cell lines would dominate
-MAX_LABELED_PANELS = 16  # panels; more labeled axes would take minutes to draw
+MAX_NUMBERED_TOKENS = 16  # larger maps have no room for the weights in their cells
+MAX_LINED_TOKENS = 40  # in larger maps the lines between cells would dominate
+MAX_LABELED_PANELS = 16  # more labeled axes would take minutes to draw
 TOTAL_INCHES, MIN_FONT_SIZE = 9.0, 6.0  # width of a grid of maps in inches, and smallest font size in points
 
 
@@ -201,7 +191,7 @@ def _plot_single(view: AttentionView, panel: AttentionPanel, title: str) -> Figu
 
 def _plot_grid(view: AttentionView, title: str) -> Figure:
     """A grid of few, small maps with token labels."""
-    num_columns, num_rows = view.across, ceil(len(view.panels) / view.across)
+    num_columns, num_rows = view.num_columns, ceil(len(view.panels) / view.num_columns)
     rows, columns = view.attention_map.weights.shape[2:]
     cell_inches = _panel_inches(view) / max(rows, columns)
     font_size = float(np.clip(cell_inches * 72 * 0.78, MIN_FONT_SIZE, 9))
@@ -216,14 +206,8 @@ def _plot_grid(view: AttentionView, title: str) -> Figure:
             continue
         images.append(_draw_heatmap(axes, view, view.panels[index], max_weight))
         axes.set_title(view.summary(view.panels[index]), fontsize=8, pad=3)
-        _label_axes(
-            axes,
-            view,
-            font_size,
-            left=index % num_columns == 0,
-            top=False,
-            bottom=index + num_columns >= len(view.panels),
-        )
+        is_bottom = index + num_columns >= len(view.panels)
+        _label_axes(axes, view, font_size, left=index % num_columns == 0, top=False, bottom=is_bottom)
     figure.suptitle(f"{title}\n{view.attention_map.name}: {view.description}", fontsize=11)
     axis_note = "rows: the tokens that look; columns: those they look at"
     if view.attention_map.kind == "cross":
@@ -234,8 +218,8 @@ def _plot_grid(view: AttentionView, title: str) -> Figure:
 
 def _panel_inches(view: AttentionView) -> float:
     """Size in inches of the longer side of each map of a grid."""
-    num_rows = ceil(len(view.panels) / view.across)
-    available_inches = min(TOTAL_INCHES / view.across, (MAX_INCHES - 2.5) / (num_rows * 1.1))
+    num_rows = ceil(len(view.panels) / view.num_columns)
+    available_inches = min(TOTAL_INCHES / view.num_columns, (MAX_INCHES - 2.5) / (num_rows * 1.1))
     return min(available_inches, max(1.15, 0.32 * max(view.attention_map.weights.shape[2:])))
 
 
@@ -250,15 +234,14 @@ def _label_inches(view: AttentionView, font_size: float) -> tuple[float, float]:
 
 def _plot_mosaic(view: AttentionView, title: str) -> Figure:
     """Many maps in one pair of axes: hundreds of axes would take minutes."""
-    num_columns, num_rows = view.across, ceil(len(view.panels) / view.across)
+    num_columns, num_rows = view.num_columns, ceil(len(view.panels) / view.num_columns)
     is_layers_by_heads = view.num_layers > 1 and view.num_heads > 1
     rows, columns = view.attention_map.weights.shape[2:]
     panel_width, panel_height = columns / max(rows, columns), rows / max(rows, columns)
     step_x, step_y = panel_width + 0.08, panel_height + (0.08 if is_layers_by_heads else 0.3)  # to the next map
     panel_inches = _panel_inches(view)
-    figure = new_figure(
-        max(num_columns * step_x * panel_inches + 1.6, 6.5), num_rows * step_y * panel_inches + 1.9, "compressed"
-    )
+    figure_width = max(num_columns * step_x * panel_inches + 1.6, 6.5)
+    figure = new_figure(figure_width, num_rows * step_y * panel_inches + 1.9, "compressed")
     axes = figure.add_subplot()
     images, max_weight = [], view.max_weight
     for index, panel in enumerate(view.panels):
@@ -363,7 +346,7 @@ WEIGHT_LEVELS = 65535  # quantization levels of a weight: two bytes
 
 
 def attention_page(views: Sequence[tuple[AttentionView, int | None]], title: str) -> str:
-    """The HTML page. Each view is shown initially; a number beside it limits its data to that many edges per head."""
+    """The HTML page that shows these views first; the number with a view limits its data to so many edges per head."""
     style, script = (read_assets("forebear.inspection", name) for name in ("attention.css", "attention.js"))
     data = json.dumps([_view_data(view, top) for view, top in views], ensure_ascii=False).replace("<", "\\u003c")
     sections = "".join(_section(index, view, top) for index, (view, top) in enumerate(views))
@@ -372,7 +355,7 @@ def attention_page(views: Sequence[tuple[AttentionView, int | None]], title: str
 
 
 def _section(index: int, view: AttentionView, max_edges: int | None) -> str:
-    """The part that works without scripts; the script fills the rest."""
+    """The HTML that works without scripts; the script adds the interactive view."""
     attention_map = view.attention_map
     rows = []
     for edge in view.strongest_edges(min(max_edges or MAX_TABLE_ROWS, MAX_TABLE_ROWS)):

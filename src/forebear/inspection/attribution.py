@@ -30,7 +30,7 @@ BASELINE_ROLES = ("mask", "unknown", "end")  # baseline token: the first of thes
 
 @dataclass(frozen=True)
 class WordAttribution:
-    """A word (characters start … end of text `text_index`) and its attribution; not visible if it was truncated."""
+    """The attribution of a word, characters start … end of text `text_index`; truncated words are not visible."""
 
     text: str
     text_index: int
@@ -52,30 +52,30 @@ class WordAttribution:
 class Attribution:
     """Attribution of a prediction to words.
 
-    texts        the texts, with their roles in `parts`
-    target       the explained output; `said` is the run's prediction
+    texts        the texts; `text_roles` are their roles
+    target       the explained output; `prediction` is the run's
     probability  of the target; None for regression
     words        in text order
-    elsewhere    attribution of special tokens and white space; for linear models, of numeric features
+    remainder    attribution of special tokens and white space; for linear models, of numeric features
     method       integrated, gradients, or weights (linear models)
     score        the explained score: log-odds in nats, the logit of a linear model, or the value
-    baseline     the score with every word replaced by `hidden`; None: no baseline
+    baseline     the score with every word replaced by `replacement`; None: no baseline
     gap          completeness gap: score - baseline minus all attributions
     steps        integration steps
     features     n-grams and numeric features of a linear model, largest first
     """
 
     texts: tuple[str, ...]
-    parts: tuple[str, ...]
+    text_roles: tuple[str, ...]
     target: str
-    said: str
+    prediction: str
     probability: float | None
     words: tuple[WordAttribution, ...]
-    elsewhere: float
+    remainder: float
     method: str
     score: float
     baseline: float | None = None
-    hidden: str | None = None
+    replacement: str | None = None
     gap: float | None = None
     steps: int | None = None
     features: tuple[LinearFeature, ...] = ()
@@ -97,17 +97,18 @@ class Attribution:
         if self.baseline is None:
             return f"Gradient × input at {quantity} {self.score:+.4g}: a first look, whose sum means nothing."
         score_change = f"{quantity} from {self.baseline:+.4g} to {self.score:+.4g}"
-        remainder_note = f", all else {self.elsewhere:+.4g}" if self.elsewhere else ""
+        remainder_note = f", all else {self.remainder:+.4g}" if self.remainder else ""
         attribution_note = f"words add {sum(word.attribution for word in self.words):+.4g}{remainder_note}"
         if self.method == "weights":
             return f"Weights of a linear model, from no words to these: {score_change}; {attribution_note}, exactly."
         method = f"Integrated gradients in {self.steps} steps, from the same text with every word hidden"
-        return f"{method} ({self.hidden}): {score_change}; {attribution_note}, and miss {self.gap or 0:+.2g}."
+        return f"{method} ({self.replacement}): {score_change}; {attribution_note}, and miss {self.gap or 0:+.2g}."
 
     def to_dict(self) -> dict[str, Any]:
-        names = ("target", "said", "probability", "method", "score", "baseline", "hidden", "gap", "steps")
-        data: dict[str, Any] = {"texts": list(self.texts)} | {name: getattr(self, name) for name in names}
-        data |= {"words": [word.to_dict() for word in self.words], "elsewhere": self.elsewhere}
+        data: dict[str, Any] = {"texts": list(self.texts), "target": self.target, "said": self.prediction}
+        data |= {name: getattr(self, name) for name in ("probability", "method", "score", "baseline")}
+        data |= {"hidden": self.replacement, "gap": self.gap, "steps": self.steps}
+        data |= {"words": [word.to_dict() for word in self.words], "elsewhere": self.remainder}
         rounded_names = ("probability", "score", "baseline", "gap", "elsewhere")
         data |= {name: round(data[name], 6) for name in rounded_names if data[name] is not None}
         return data | ({"features": [feature.to_dict() for feature in self.features]} if self.features else {})
@@ -144,11 +145,11 @@ def attribute(
     logits = predict_logits(run.network, trace.rows)
     target = attribution_target(task, example, trace.rows, logits, of, at)
     fields = _explain_target(run, trace, target, logits, method)
-    return Attribution(texts=trace.texts, parts=_text_roles(example), **fields)
+    return Attribution(texts=trace.texts, text_roles=_text_roles(example), **fields)
 
 
 def _make_example(run: Run, text: str | Sequence[str]) -> Example:
-    """The task's example for this input; an error if texts are missing or extra."""
+    """The task's example for this input; raises InputError if texts are missing or extra."""
     from forebear.inference import task_predictions
 
     task_name = run.task.name if run.task else ""
@@ -187,12 +188,12 @@ def _text_roles(example: Example) -> tuple[str, ...]:
 def _explain_target(
     run: Run, trace: TokenTrace, target: AttributionTarget, logits: Logits, method: AttributionMethod
 ) -> dict[str, Any]:
-    fields: dict[str, Any] = {"target": target.name, "said": target.prediction, "probability": target.probability}
+    fields: dict[str, Any] = {"target": target.name, "prediction": target.prediction, "probability": target.probability}
     if run.encoder is None:
         linear = linear_attribution(run.network, trace, target, logits, run.tokenizer)
-        values, elsewhere = trace.sum_by_word(linear.values)
+        values, remainder = trace.sum_by_word(linear.values)
         fields |= {"method": "weights", "score": linear.score, "baseline": linear.baseline, "gap": 0.0}
-        fields |= {"elsewhere": elsewhere + linear.elsewhere, "features": linear.features, "hidden": "no words"}
+        fields |= {"remainder": remainder + linear.remainder, "features": linear.features, "replacement": "no words"}
         return fields | {"words": _word_attributions(trace, values)}
     from forebear.inspection.gradients import integrated_gradients
 
@@ -200,12 +201,12 @@ def _explain_target(
     baseline_id = next((roles[role] for role in BASELINE_ROLES if role in roles), None)
     inputs = trace.rows.make_batch([0]).inputs
     attribution = integrated_gradients(run.network, inputs, target, trace.text_mask, baseline_id, method)
-    values, elsewhere = trace.sum_by_word(attribution.values)
+    values, remainder = trace.sum_by_word(attribution.values)
     fields |= {"method": method, "score": attribution.score, "baseline": attribution.baseline}
     fields |= {"gap": attribution.gap, "steps": attribution.steps}
-    fields |= {"elsewhere": elsewhere, "words": _word_attributions(trace, values)}
+    fields |= {"remainder": remainder, "words": _word_attributions(trace, values)}
     if attribution.baseline is not None:
-        fields["hidden"] = "zeros" if baseline_id is None else run.tokenizer.id_to_token(baseline_id)
+        fields["replacement"] = "zeros" if baseline_id is None else run.tokenizer.id_to_token(baseline_id)
     return fields
 
 
@@ -220,7 +221,7 @@ def _word_attributions(trace: TokenTrace, values: np.ndarray) -> tuple[WordAttri
 # --- HTML page: words colored by attribution ---
 
 MAX_TABLE_WORDS = 30  # words in the table
-MIN_COLORED_SHARE = 0.02  # share of the strongest word; weaker words are not colored
+MIN_COLORED_FRACTION = 0.02  # of the strongest attribution; weaker words are not colored
 
 
 def attribution_page(attributions: Sequence[Attribution], run: str) -> str:
@@ -240,9 +241,9 @@ def _section_html(attribution: Attribution) -> str:
     heading = escape(attribution.target)
     if attribution.probability is not None:
         heading += f' <span class="sure">{attribution.probability:.1%}</span>'
-    if attribution.said != attribution.target:
-        heading += f' <span class="sure">the run itself says {escape(attribution.said)}</span>'
-    texts = "".join(_text_html(attribution, index, part) for index, part in enumerate(attribution.parts))
+    if attribution.prediction != attribution.target:
+        heading += f' <span class="sure">the run itself says {escape(attribution.prediction)}</span>'
+    texts = "".join(_text_html(attribution, index, role) for index, role in enumerate(attribution.text_roles))
     return (
         f'<section><h2>{heading}</h2>{texts}<p class="about">{escape(attribution.description)}</p>'
         f"<details><summary>Figures</summary>{_tables_html(attribution)}</details></section>"
@@ -256,7 +257,7 @@ def _text_html(attribution: Attribution, text_index: int, role: str) -> str:
         pieces += [escape(text[position : word.start]), _word_html(word, attribution.strongest_value)]
         position = word.end
     pieces.append(escape(text[position:]))
-    label = f'<span class="part">{escape(role)}</span>' if len(attribution.parts) > 1 else ""
+    label = f'<span class="part">{escape(role)}</span>' if len(attribution.text_roles) > 1 else ""
     return f'<div class="text">{label}<p>{"".join(pieces)}</p></div>'
 
 
@@ -264,7 +265,7 @@ def _word_html(word: WordAttribution, max_attribution: float) -> str:
     text_html, strength = escape(word.text), abs(word.attribution) / max_attribution
     if not word.is_visible:
         return f'<span class="unread" title="not read: it does not fit">{text_html}</span>'
-    if strength < MIN_COLORED_SHARE:
+    if strength < MIN_COLORED_FRACTION:
         return f'<span title="{word.attribution:+.4f}">{text_html}</span>'
     style = f'class="word {word.direction}" style="--s:{strength:.3f}"'
     return f'<span {style} title="{word.attribution:+.4f}">{text_html}</span>'

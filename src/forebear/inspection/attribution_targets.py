@@ -1,6 +1,6 @@
 """Targets of attribution (label, choice, tag, answer) and their scores; alignment of tokens with words.
 
-The score is the log-odds ln p / (1 - p): it does not saturate as a probability does and does not depend on a constant
+The score is the log-odds ln p / (1 - p), which do not saturate as probabilities do and do not change when a constant is
 added to all logits. For several words, or start and end of an answer, log-odds are summed.
 """
 
@@ -66,9 +66,8 @@ class TokenTrace:
     def sum_by_word(self, values: np.ndarray) -> tuple[np.ndarray, float]:
         """Token values (T,) summed per word (words,), and the sum over tokens without a word."""
         is_in_word = self.word_ids != IGNORE_INDEX
-        return np.bincount(self.word_ids[is_in_word], values[is_in_word], len(self.words)), float(
-            values[~is_in_word].sum()
-        )
+        word_sums = np.bincount(self.word_ids[is_in_word], values[is_in_word], len(self.words))
+        return word_sums, float(values[~is_in_word].sum())
 
 
 def trace_example(task: Task, example: Example, tokenizer: Tokenizer, input_format: InputFormat) -> TokenTrace:
@@ -77,9 +76,9 @@ def trace_example(task: Task, example: Example, tokenizer: Tokenizer, input_form
     rows = task.encode([example], tracing_tokenizer, input_format)
     is_text = rows.tokens >= tokenizer.vocab_size
     token_order = rows.tokens[is_text] - tokenizer.vocab_size  # index of each token in the order of tokenization
-    tokens, encodings = rows.tokens.copy(), tracing_tokenizer.pieces
+    tokens, encodings = rows.tokens.copy(), tracing_tokenizer.encodings
     tokens[is_text] = np.concatenate([np.empty(0, np.int32), *(encoding.ids for encoding in encodings)])[token_order]
-    if isinstance(example, TaggedExample):  # pre-tokenized: each word was encoded on its own
+    if isinstance(example, TaggedExample):  # pre-tokenized: each word was encoded separately
         text, words = join_words(example.words)
         texts = (text,)
         word_of_token = np.repeat(np.arange(len(encodings)), [len(encoding.ids) for encoding in encodings])
@@ -95,17 +94,17 @@ def trace_example(task: Task, example: Example, tokenizer: Tokenizer, input_form
 
 
 class _TracingTokenizer(Tokenizer):
-    """A tokenizer whose ids are consecutive numbers above the vocabulary: the task's encoding shows where each goes."""
+    """A tokenizer whose ids are consecutive numbers above the vocabulary, so that tokens can be traced in a batch."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        vars(self).update(vars(tokenizer))  # the same in every other respect
+        vars(self).update(vars(tokenizer))
         self._tokenizer = tokenizer
-        self.pieces: list[TokenEncoding] = []
+        self.encodings: list[TokenEncoding] = []
         self._count = tokenizer.vocab_size
 
     def encode(self, text: str, *, specials: bool = False) -> TokenEncoding:
         encoding = self._tokenizer.encode(text, specials=specials)
-        self.pieces.append(encoding)
+        self.encodings.append(encoding)
         tracing_ids = np.arange(self._count, self._count + len(encoding.ids), dtype=np.int32)
         self._count += len(tracing_ids)
         return replace(encoding, ids=tracing_ids)
@@ -183,10 +182,10 @@ class TargetOutput:
 class AttributionTarget:
     """An output to explain.
 
-    name         of the output; `prediction` is the run's own
+    name         of the output; `prediction` is the run's output
     probability  of the output; None for regression
     score        of the head outputs: label (S, 1, answers), choice (S, rows), tag (S, T, tags), start, end (S, T)
-    outputs      logits whose weighted sum plus `offset` is the score: all that linear models need
+    outputs      logits whose weighted sum plus `offset` is the score, for linear models
     """
 
     name: str
@@ -198,7 +197,7 @@ class AttributionTarget:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(point.head for point in self.outputs))
+        return tuple(dict.fromkeys(output.head for output in self.outputs))
 
 
 def attribution_target(
@@ -238,9 +237,10 @@ def _label_target(task: Classification, prediction: LabelPrediction, override: s
         name = f"{prediction.label:.4g}"
         outputs, centre, std = (TargetOutput("label", 0, scale=task.spread),), task.centre, task.spread
         return AttributionTarget(name, name, None, lambda out: out["label"][:, 0, 0] * std + centre, outputs, centre)
-    likeliest = max(prediction.probabilities, key=lambda label: prediction.probabilities[label])
     prediction_text = ", ".join(prediction.label) if isinstance(prediction.label, tuple) else str(prediction.label)
-    label = likeliest if override is None else override
+    label = override
+    if label is None:
+        label = max(prediction.probabilities, key=lambda name: prediction.probabilities[name])
     if label not in task.labels:
         raise InputError(f"no label is named {label!r}", hint=f"there are: {', '.join(task.labels)}")
     label_index, inverse_temperature = task.labels.index(label), 1 / task.temperature
@@ -249,7 +249,7 @@ def _label_target(task: Classification, prediction: LabelPrediction, override: s
         logits = head_outputs["label"][:, 0] * inverse_temperature
         return logits[:, label_index] if task.kind == "several" else log_odds(logits, label_index)
 
-    is_binary = task.kind == "one" and len(task.labels) == 2  # then logits are opposite, each half of the log-odds
+    is_binary = task.kind == "one" and len(task.labels) == 2  # opposite logits, each half of the log-odds
     outputs = (TargetOutput("label", 0, label_index, 2 * inverse_temperature if is_binary else inverse_temperature),)
     return AttributionTarget(label, prediction_text or "(none)", prediction.probabilities[label], score, outputs)
 
@@ -257,7 +257,7 @@ def _label_target(task: Classification, prediction: LabelPrediction, override: s
 def _choice_target(task: MultipleChoice, prediction: ChoicePrediction, override: str | None) -> AttributionTarget:
     choice_index, choices = prediction.choice, prediction.choices
     if override is not None:
-        names = [*choices, *(str(choice_number) for choice_number in range(1, len(choices) + 1))]
+        names = [*choices, *map(str, range(1, len(choices) + 1))]
         if override not in names:
             hint = f"give one of the choices, or its number from 1 to {len(choices)}"
             raise InputError(f"{override!r} is none of the choices", hint=hint)
@@ -282,10 +282,8 @@ def _tag_target(
 ) -> AttributionTarget:
     """A word's tag, or the tags of all words of an entity."""
     first_word, last_word = _select_words(prediction, location)
-    tags = [
-        _other_tag(task, tag, override, single=last_word - first_word == 1)
-        for tag in prediction.tags[first_word:last_word]
-    ]
+    predicted_tags, is_single = prediction.tags[first_word:last_word], last_word - first_word == 1
+    tags = [_override_tag(task, tag, override, is_single=is_single) for tag in predicted_tags]
     tag_ids = [task.tags.index(tag) for tag in tags]
     assert rows.answer_spans is not None
     positions = np.full(len(prediction.words), IGNORE_INDEX)
@@ -297,19 +295,15 @@ def _tag_target(
         scores = out["tag"][:, positions.tolist()]
         if task.crf and transition_scores is not None:
             scores = _crf_scores(scores, task.transitions, transition_scores)
-        return sum(
-            (log_odds(scores[:, first_word + n], tag) for n, tag in enumerate(tag_ids)), start=scores.new_zeros(())
-        )
+        word_scores = (log_odds(scores[:, word], tag) for word, tag in enumerate(tag_ids, first_word))
+        return sum(word_scores, start=scores.new_zeros(()))
 
     text = join_words(prediction.words[first_word:last_word])[0]
     probabilities = prediction.probabilities[range(first_word, last_word), tag_ids]
-    outputs = tuple(TargetOutput("tag", int(positions[first_word + offset]), tag) for offset, tag in enumerate(tag_ids))
-    name, prediction_text = (
-        f"{text}: {' '.join(tag_names)}" for tag_names in (tags, prediction.tags[first_word:last_word])
-    )
-    return AttributionTarget(
-        name, prediction_text, float(np.prod(probabilities ** (1 / len(probabilities)))), score, outputs
-    )
+    mean_probability = float(np.prod(probabilities ** (1 / len(probabilities))))  # geometric
+    outputs = tuple(TargetOutput("tag", int(positions[word]), tag) for word, tag in enumerate(tag_ids, first_word))
+    name, prediction_text = (f"{text}: {' '.join(tag_names)}" for tag_names in (tags, predicted_tags))
+    return AttributionTarget(name, prediction_text, mean_probability, score, outputs)
 
 
 def _select_words(prediction: TagPrediction, location: str | int | None) -> tuple[int, int]:
@@ -324,9 +318,8 @@ def _select_words(prediction: TagPrediction, location: str | int | None) -> tupl
     spans = [] if isinstance(location, int) else entity_spans or word_spans
     if len(spans) > 1:
         word_numbers = ", ".join(str(first_word + 1) for first_word, _ in spans)
-        raise InputError(
-            f"{location!r} stands here {len(spans)} times", hint=f"give the number of its word: {word_numbers}"
-        )
+        hint = f"give the number of its word: {word_numbers}"
+        raise InputError(f"{location!r} stands here {len(spans)} times", hint=hint)
     if spans:
         return spans[0]
     if str(location).isdecimal() and 1 <= int(location) <= len(prediction.words):
@@ -335,8 +328,8 @@ def _select_words(prediction: TagPrediction, location: str | int | None) -> tupl
     raise InputError(f"there is no word {location!r}", hint=hint)
 
 
-def _other_tag(task: SequenceTagging, tag: str, override: str | None, *, single: bool) -> str:
-    """The tag itself; or another tag for a single word, or another entity type for each word of an entity."""
+def _override_tag(task: SequenceTagging, tag: str, override: str | None, *, is_single: bool) -> str:
+    """The predicted tag, or one of the requested entity type; for a single word also the requested tag itself."""
     if override is None:
         return tag
     if task.is_plain:
@@ -344,10 +337,10 @@ def _other_tag(task: SequenceTagging, tag: str, override: str | None, *, single:
             raise InputError(f"no tag {override!r} was learned", hint=f"there are: {', '.join(task.tags)}")
         return override
     prefix = tag.partition("-")[0]
-    new_tag = override if single and override in task.tags else f"{'S' if prefix == 'O' else prefix}-{override}"
+    new_tag = override if is_single and override in task.tags else f"{'S' if prefix == 'O' else prefix}-{override}"
     if new_tag not in task.tags:
         types = sorted({known_tag.partition("-")[2] for known_tag in task.tags if known_tag != "O"})
-        extra_hint = " (or a tag such as B-…, or O, for a single word)" if single else ""
+        extra_hint = " (or a tag such as B-…, or O, for a single word)" if is_single else ""
         hint = f"there are: {', '.join(types)}{extra_hint}"
         raise InputError(f"nothing of the kind {override!r} was learned", hint=hint)
     return new_tag
@@ -362,12 +355,12 @@ def _crf_scores(scores: Tensor, allowed_transitions: TagTransitions, learned_sco
         for is_allowed, learned in zip(allowed_transitions, learned_scores, strict=True)
     )
     words = scores.unbind(1)
-    forwards, backwards = [words[0] + start], [end.expand_as(words[0])]
+    alpha, beta = [words[0] + start], [end.expand_as(words[0])]  # forward and backward log scores
     for emission in words[1:]:
-        forwards.append((forwards[-1][:, :, None] + transitions).logsumexp(1) + emission)
+        alpha.append((alpha[-1][:, :, None] + transitions).logsumexp(1) + emission)
     for emission in reversed(words[1:]):
-        backwards.append((transitions + (emission + backwards[-1])[:, None]).logsumexp(2))
-    return torch.stack(forwards, 1) + torch.stack(backwards[::-1], 1)
+        beta.append((transitions + (emission + beta[-1])[:, None]).logsumexp(2))
+    return torch.stack(alpha, 1) + torch.stack(beta[::-1], 1)
 
 
 def _answer_target(
@@ -417,34 +410,23 @@ def _answer_target(
 def _answer_positions(
     rows: ExampleRows, logits: Logits, span_start: int, span_end: int
 ) -> Iterator[tuple[float, int, int, int]]:
-    """(ln P, sequence, start token, end token) of a character span in every window that has it, or of "no answer"."""
+    """(ln P, sequence, start token, end token) of a character span, or of "no answer", in every window that has it."""
     for row in rows.row_range(0):
         row_start, spans = _row_ends(rows, row)[0], rows.row_answer_spans(row)
-        start_log_probs, end_log_probs = (
-            log_softmax(logits[head][row].astype(np.float64)) for head in ("start", "end")
-        )
+        start_log_probs, end_log_probs = (log_softmax(logits[head][row].astype(float)) for head in ("start", "end"))
         start_positions, end_positions = np.array([NO_ANSWER_POSITION]), np.array([NO_ANSWER_POSITION])
         if span_start != IGNORE_INDEX:
-            covered_tokens = np.flatnonzero(
-                (spans[:, 0] < span_end) & (spans[:, 1] > span_start) & (spans[:, 0] != IGNORE_INDEX)
-            )
-            if (
-                not len(covered_tokens)
-                or spans[covered_tokens[0], 0] > span_start
-                or spans[covered_tokens[-1], 1] < span_end
-            ):
+            starts, ends = spans.T
+            covered = np.flatnonzero((starts < span_end) & (ends > span_start) & (starts != IGNORE_INDEX))
+            if not len(covered) or starts[covered[0]] > span_start or ends[covered[-1]] < span_end:
                 continue
             # Any of the tokens that are bytes of one character may be the boundary.
-            start_positions = np.flatnonzero(spans[:, 0] == spans[covered_tokens[0], 0])
-            end_positions = np.flatnonzero(spans[:, 1] == spans[covered_tokens[-1], 1])
+            start_positions = np.flatnonzero(starts == starts[covered[0]])
+            end_positions = np.flatnonzero(ends == ends[covered[-1]])
         first_token = int(start_positions[start_log_probs[start_positions].argmax()])
         last_token = int(end_positions[end_log_probs[end_positions].argmax()])
-        yield (
-            float(start_log_probs[first_token] + end_log_probs[last_token]),
-            row,
-            row_start + first_token,
-            row_start + last_token,
-        )
+        log_prob = float(start_log_probs[first_token] + end_log_probs[last_token])
+        yield log_prob, row, row_start + first_token, row_start + last_token
 
 
 def _row_ends(rows: ExampleRows, row: int) -> tuple[int, int]:

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,9 +38,9 @@ if TYPE_CHECKING:
 
 CLUSTER_COLORS = ("#1c4f9c", "#c2410c", "#2f7d4f", "#7b3fa0", "#a16207", "#0e7490", "#be185d", "#4d5b6a")
 NEIGHBOR_COLUMNS = 3  # neighbor charts side by side
-MAX_PLOTTED_WORDS = 20_000  # dots in a plot of norms; a random sample where there are more
-MAX_LABELED_WORDS = 60  # labeled words in a plot of norms
-LABEL_FONT_SIZE = 8  # points
+MAX_PLOTTED_WORDS = 20_000  # in a plot of norms; a random sample of more words
+MAX_LABELED_WORDS = 60  # in a plot of norms
+LABEL_FONT_SIZE = 8
 HTML_HINT = ", or let a browser do it: --to FILE.html"
 
 
@@ -51,7 +52,7 @@ def plot_neighbors(answers: Sequence[WordNeighbors], title: str, file_format: st
     """A bar chart of cosines for each word, on a common scale, with counts at the right."""
     names = [[shorten_label(neighbor.word) for neighbor in answer.nearest] for answer in answers]
     titles = [shorten_label(answer.text, 40) for answer in answers]
-    with plot_style([title, "×", *titles, *(name for names_of_answer in names for name in names_of_answer)], HTML_HINT):
+    with plot_style([title, "×", *titles, *chain.from_iterable(names)], HTML_HINT):
         columns = min(NEIGHBOR_COLUMNS, len(answers))
         rows, max_neighbors = math.ceil(len(answers) / columns), max(map(len, names))
         figure = new_figure(3.9 * columns + 0.3, rows * (0.24 * max_neighbors + 0.75) + 0.5)
@@ -88,12 +89,11 @@ def _plot_bars(axes: Axes, answer: WordNeighbors, names: Sequence[str], max_cosi
 
 
 def plot_projection(projection: WordProjection, title: str, file_format: str) -> bytes:
-    """Labeled points; words that no installed font can draw are points without a label, unless that is all of them."""
+    """Labeled points; words that no installed font can draw get no label, unless those are all words."""
     names = [shorten_label(word, 24) for word in projection.words]
     undrawable_names = set(undrawable_texts(names))
-    undrawable_names = (
-        set() if undrawable_names.issuperset(names) else undrawable_names
-    )  # plot_style then raises an error with a hint
+    if undrawable_names.issuperset(names):
+        undrawable_names = set[str]()  # plot_style raises an error with a hint
     with plot_style([title, *(name for name in names if name not in undrawable_names)], HTML_HINT):
         size_inches = 6.5 if len(names) <= 40 else 8.5 if len(names) <= 150 else 10.5
         figure = new_figure(size_inches * 1.3, size_inches)
@@ -136,19 +136,19 @@ def plot_norms(norms: VectorNorms, title: str, file_format: str) -> bytes:
         figure = new_figure(10.5, 6.6)
         axes = figure.subplots()
         counts = np.maximum(norms.counts, 1)
-        opacity = np.ones(len(norms.words))  # rare words are so many that their dots overlap
+        opacity = np.ones(len(norms.words))  # dots of rare words are many and overlap
         for band in norms.bands:
             is_in_band = (norms.counts >= band.min_count) & (norms.counts <= band.max_count)
-            opacity[is_in_band] = min(0.9, max(0.1, 11 / math.sqrt(band.words)))
+            opacity[is_in_band] = min(0.9, max(0.1, 11 / math.sqrt(band.num_words)))
         style: Any = {"s": 6, "lw": 0, "alpha": opacity[rows], "rasterized": True}
         axes.scatter(counts[rows], norms.norms[rows], color=BLUE, **style)
         band_centers = [band.center for band in norms.bands]
         medians = [band.median for band in norms.bands]
         axes.plot(band_centers, medians, color=ACCENT, marker="o", ms=4, label="median of a band")
-        quantile_curves = ([band.shortest for band in norms.bands], [band.longest for band in norms.bands])
+        quantile_curves = ([band.quantile_10 for band in norms.bands], [band.quantile_90 for band in norms.bands])
         axes.fill_between(band_centers, *quantile_curves, color=ACCENT, alpha=0.12, lw=0, label="eight of ten words")
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(lambda times, _: f"{times:,.0f}")
+        axes.xaxis.set_major_formatter(lambda count, _: f"{count:,.0f}")
         axes.set(xlabel="times seen", ylabel="length of the vector", ylim=(0, float(norms.norms.max()) * 1.08))
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8, loc="best")
@@ -162,7 +162,7 @@ def plot_norms(norms: VectorNorms, title: str, file_format: str) -> bytes:
 
 
 def labeled_words(norms: VectorNorms) -> list[int]:
-    """The longest and shortest vectors, the most frequent words, and words of all frequency ranks."""
+    """The words with the longest and shortest vectors, the most frequent words, and words of all frequency ranks."""
     order = np.argsort(-norms.counts, kind="stable")
     rank_spaced_rows = order[np.unique(np.geomspace(1, len(order), MAX_LABELED_WORDS).astype(int)) - 1].tolist()
     longest, shortest = norms.extremes
@@ -172,7 +172,7 @@ def labeled_words(norms: VectorNorms) -> list[int]:
 def _draw_labels(
     figure: Figure, axes: Axes, points: np.ndarray, names: Sequence[str], styles: Sequence[tuple[str, bool]]
 ) -> int:
-    """Write as many labels as have room, in order; returns their number."""
+    """Draw the labels that fit, in order; returns their number."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.patheffects import withStroke
 
@@ -188,9 +188,8 @@ def _draw_labels(
         extent = text.get_window_extent(renderer)
         sizes.append((extent.width + 2, extent.height))
     axes_box, dot_positions = axes.get_window_extent(renderer), axes.transData.transform(points)
-    boxes = place_point_labels(
-        dot_positions, sizes, (axes_box.x0, axes_box.y0, axes_box.x1, axes_box.y1), gap=figure.dpi / 30
-    )
+    area = (axes_box.x0, axes_box.y0, axes_box.x1, axes_box.y1)
+    boxes = place_point_labels(dot_positions, sizes, area, gap=figure.dpi / 30)
     for text, box in zip(texts, boxes, strict=True):
         if box is None:
             text.remove()
@@ -201,13 +200,13 @@ def _draw_labels(
 
 # --- Word senses: occurrences in a plane, colored by cluster, with a concordance ---
 
-SENSE_MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")  # markers of gold senses
-MAX_SENTENCES = 18  # sentences in the concordance
-CLUSTER_GAP, MIN_LINES = 1.6, 14  # line spacing between clusters, and minimum number of lines
-# Text of the concordance is excluded from the layout: a long sentence would leave no room for the rest.
+SENSE_MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")  # of gold senses
+MAX_SENTENCES = 18  # in the concordance
+CLUSTER_GAP, MIN_LINES = 1.6, 14  # lines between clusters, and minimum height in lines
+# The concordance is excluded from the layout: a long sentence would leave no room for the planes.
 CONCORDANCE_STYLE: Any = {"fontsize": 8.0, "va": "baseline", "in_layout": False}
 CONTEXT_COLUMNS = 44  # columns of context on either side; Chinese characters take two
-MAX_OTHER_PLANES = 3  # planes of other runs
+MAX_OTHER_PLANES = 3  # of other runs
 
 
 def plot_senses(analysis: SenseAnalysis, title: str, file_format: str) -> bytes:
@@ -239,19 +238,18 @@ def _drawable_sentences(result: RunSenses, cluster: int) -> list[Occurrence]:
     max_sentences = max(1, MAX_SENTENCES // len(result.groups))
     members = result.typical_occurrences(cluster, 4 * max_sentences)
     undrawable_sentences = set(undrawable_texts(occurrence.sentence for occurrence in members))
-    return ([occurrence for occurrence in members if occurrence.sentence not in undrawable_sentences] or members)[
-        :max_sentences
-    ]
+    drawable = [occurrence for occurrence in members if occurrence.sentence not in undrawable_sentences]
+    return (drawable or members)[:max_sentences]
 
 
 def occurrence_context(occurrence: Occurrence, max_columns: int = CONTEXT_COLUMNS) -> tuple[str, str, str]:
-    """Text before the word, the word, and text after it, each on one line and truncated; spaces between them stay."""
+    """The truncated text before the word, the word, and the truncated text after it, without line breaks."""
     before, word, after = (" ".join(part.split()) for part in (occurrence.before, occurrence.surface, occurrence.after))
     return _truncate(before[::-1], max_columns)[::-1], word, _truncate(after, max_columns)
 
 
 def _truncate(text: str, max_columns: int) -> str:
-    """As much of the text as fits."""
+    """The beginning of the text that fits, with an ellipsis if it is truncated."""
     used_columns = 0
     for index, character in enumerate(text):
         used_columns += 2 if unicodedata.east_asian_width(character) in "WF" else 1
@@ -294,7 +292,7 @@ def _plot_occurrences(axes: Axes, analysis: SenseAnalysis, result: RunSenses, *,
 
 
 def _plot_spellings(axes: Axes, result: RunSenses) -> None:
-    """One dot per spelling of the word, where vectors depend on nothing else."""
+    """One dot per spelling of the word, for vectors that depend on nothing else."""
     axes.set(ylim=(-1, 1), xticks=[], yticks=[])
     if result.clustering.num_distinct == 1:
         max_offset = 1.0
@@ -321,10 +319,10 @@ def cluster_summary(analysis: SenseAnalysis, result: RunSenses, separator: str =
     parts = [group_summary if clustering.num_clusters > 1 else "1 group"]
     if analysis.labels and result.agreement is not None:
         agreement = result.agreement[0]
-        rand_note = f"Rand index {agreement.rand:.2f}"
-        if agreement.groups > len(analysis.labels):
-            rand_note += f", of joined groups {agreement.merged_groups:.2f}"
-        parts += [f"purity {agreement.purity:.2f} (by chance {agreement.chance:.2f})", rand_note]
+        rand_note = f"Rand index {agreement.adjusted_rand:.2f}"
+        if agreement.num_clusters > len(analysis.labels):
+            rand_note += f", of joined groups {agreement.merged_adjusted_rand:.2f}"
+        parts += [f"purity {agreement.purity:.2f} (by chance {agreement.shuffled_purity:.2f})", rand_note]
     return separator.join(parts)
 
 
@@ -360,8 +358,8 @@ def _annotate_beside(axes: Axes, anchor: Text, text: str, points: float, color: 
 
 PLANE_WIDTH, PLANE_HEIGHT, PLANE_MARGIN = 1000, 680, 40  # size and margin of a plane in SVG units
 PLANE_SIZE = np.array((PLANE_WIDTH - 2 * PLANE_MARGIN, PLANE_HEIGHT - 2 * PLANE_MARGIN))
-LABEL_HEIGHT = 13  # label height
-MAX_PAGE_DOTS = 3000  # dots in a page of norms, evenly from all frequency ranks
+LABEL_HEIGHT = 13
+MAX_PAGE_DOTS = 3000  # in a page of norms, evenly from all frequency ranks
 
 
 @dataclass(frozen=True)
@@ -374,7 +372,7 @@ class PlotPoint:
     tooltip: str
     tint: str = CLUSTER_COLORS[0]
     is_query: bool = False
-    is_labeled: bool = True  # whether its label is always shown if there is room, or only on hover
+    is_labeled: bool = True  # whether its label is shown if it fits, or only on hover
 
 
 def neighbors_page(answers: Sequence[WordNeighbors], title: str) -> str:
@@ -436,9 +434,10 @@ def norms_page(norms: VectorNorms, title: str) -> str:
     )
     rows = []
     for band in norms.bands:
-        counts, quantiles = f"{band.min_count:,} to {band.max_count:,}", f"{band.shortest:.3f} to {band.longest:.3f}"
+        counts = f"{band.min_count:,} to {band.max_count:,}"
+        quantiles = f"{band.quantile_10:.3f} to {band.quantile_90:.3f}"
         cosine = "" if band.cosine is None else f"{band.cosine:.3f}"
-        rows.append((counts, f"{band.words:,}", f"{band.median:.3f}", quantiles, cosine))
+        rows.append((counts, f"{band.num_words:,}", f"{band.median:.3f}", quantiles, cosine))
     table = html_table(("#times seen", "#words", "#median length", "#eight of ten", "#mean cosine of two"), rows)
     bands_html = f"<details open><summary>Bands</summary>{table}</details>"
     return _words_page(title, description, _svg_plane(dots, median_line) + bands_html)
@@ -459,7 +458,7 @@ def _count_suffix(count: int | None) -> str:
 
 
 def _svg_plane(dots: Sequence[PlotPoint], line_points: Sequence[tuple[float, float]] = ()) -> str:
-    """Dots with labels where there is room; other labels appear on hover or keyboard focus."""
+    """Dots with the labels that fit; other labels appear on hover or keyboard focus."""
     positions = PLANE_MARGIN + np.array([(dot.x, dot.y) for dot in dots]) * PLANE_SIZE
     sizes = [(_label_width(dot.name), LABEL_HEIGHT * 1.1) if dot.is_labeled else (math.inf, 0.0) for dot in dots]
     boxes = place_point_labels(positions, sizes, (0, 0, PLANE_WIDTH, PLANE_HEIGHT), gap=5)
@@ -468,9 +467,7 @@ def _svg_plane(dots: Sequence[PlotPoint], line_points: Sequence[tuple[float, flo
         for x, y in line_points
     )
     line_svg = f'<polyline class="level" points="{polyline_points}"/>' if line_points else ""
-    labeled_last = sorted(
-        zip(dots, positions, boxes, strict=True), key=lambda item: item[2] is not None
-    )  # labels on top
+    labeled_last = sorted(zip(dots, positions, boxes, strict=True), key=lambda item: item[2] is not None)
     dots_svg = "".join(_svg_dot(*item) for item in labeled_last)
     view_box = f"0 0 {PLANE_WIDTH} {PLANE_HEIGHT}"
     return f'<svg class="plane" viewBox="{view_box}" role="img" aria-label="words">{dots_svg}{line_svg}</svg>'
@@ -491,14 +488,13 @@ def _svg_dot(dot: PlotPoint, position: np.ndarray, box: tuple[float, float, floa
 
 def _label_width(text: str) -> float:
     """Approximate width of a label; Chinese characters are square."""
-    return (
-        sum(LABEL_HEIGHT * (1.0 if unicodedata.east_asian_width(character) in "WF" else 0.6) for character in text) + 2
-    )
+    widths = (1.0 if unicodedata.east_asian_width(character) in "WF" else 0.6 for character in text)
+    return sum(LABEL_HEIGHT * width for width in widths) + 2
 
 
 # --- HTML page of word senses: planes of occurrences, and all sentences by cluster ---
 
-MAX_OPEN_SENTENCES = 12  # sentences shown per cluster; the rest is collapsed
+MAX_OPEN_SENTENCES = 12  # shown per cluster; the rest is collapsed
 TOOLTIP_COLUMNS = 26  # columns of context in a dot's label
 
 
@@ -509,9 +505,8 @@ def senses_page(analysis: SenseAnalysis, title: str) -> str:
     body = _senses_plane(analysis, result)
     body += "".join(_cluster_section(analysis, index) for index in range(len(result.groups)))
     for other_result in analysis.others:
-        body += (
-            f"<section><h2>beside: {escape(other_result.name)}</h2>{_senses_plane(analysis, other_result)}</section>"
-        )
+        heading = f"<h2>beside: {escape(other_result.name)}</h2>"
+        body += f"<section>{heading}{_senses_plane(analysis, other_result)}</section>"
     body += "".join(f'<p class="about">{escape(note)}</p>' for note in analysis.notes)
     return _words_page(title, description, body, "senses.css")
 
@@ -539,8 +534,8 @@ def _cluster_section(analysis: SenseAnalysis, cluster: int) -> str:
     summary += f"; mean cosine {group.cohesion:.3f}"
     sentences = [_sentence_html(analysis.result.occurrences[member]) for member in group.members]
     open_list, collapsed_list = (
-        f'<ul class="sense">{"".join(part)}</ul>'
-        for part in (sentences[:MAX_OPEN_SENTENCES], sentences[MAX_OPEN_SENTENCES:])
+        f'<ul class="sense">{"".join(items)}</ul>'
+        for items in (sentences[:MAX_OPEN_SENTENCES], sentences[MAX_OPEN_SENTENCES:])
     )
     details = f"<details><summary>{len(sentences) - MAX_OPEN_SENTENCES:,} more</summary>{collapsed_list}</details>"
     return (

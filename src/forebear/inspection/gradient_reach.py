@@ -1,8 +1,8 @@
 """Gradient by distance: how strongly a causal model's state depends on the token k positions before it.
 
-The size of this derivative is what an error here can teach about a token there. In a plain RNN it is a product of k
-matrices, which vanishes or explodes (Hochreiter 1991, Bengio et al. 1994); gates and attention were designed to
-preserve it.
+The size of this derivative limits what the loss at one token can teach about an earlier one. In a plain RNN it is a
+product of k matrices, which vanishes or explodes (Hochreiter 1991, Bengio et al. 1994); gates and attention were
+designed to preserve it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from forebear.inference.run import Run
     from forebear.nn.encoder import Encoder
 
-DEFAULT_DISTANCE = 50  # default maximum distance in tokens
-NUM_POSITIONS = 32  # number of positions sampled
+DEFAULT_DISTANCE = 50  # maximum distance in tokens
+NUM_POSITIONS = 32  # sampled positions
 NUM_DIRECTIONS = 4  # random directions per state
 MAX_CHARACTERS = 400_000  # of text to sample positions from
 VANISHED, EXPLODED = 1e-4, 1e4  # relative norm after DEFAULT_DISTANCE tokens
-MIN_NORM = 1e-30  # smaller norms are underflow (vanished), not a cut-off
+MIN_NORM = 1e-30  # smaller norms have vanished by underflow and are not a cut-off
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,12 +104,8 @@ class GradientReach:
         ]
         data: dict[str, Any] = {"run": self.name, "verdict": self.conclusion, "places": self.num_positions}
         data |= {"factor_per_token": None if self.decay_per_token is None else float(f"{self.decay_per_token:.6g}")}
-        data |= {
-            "left": float(f"{self.remaining_fraction:.4g}"),
-            "reaches": self.max_nonzero_distance,
-            "limit": self.limit,
-        }
-        return data | {"by_distance": by_distance}
+        data |= {"left": float(f"{self.remaining_fraction:.4g}"), "reaches": self.max_nonzero_distance}
+        return data | {"limit": self.limit, "by_distance": by_distance}
 
 
 def gradient_reach(
@@ -152,7 +148,7 @@ def _causal_encoder(run: Run) -> Encoder:
 
 
 def _token_rows(run: Run, texts: Sequence[str]) -> list[np.ndarray]:
-    """Token ids of the texts with the start token, up to MAX_CHARACTERS."""
+    """Token ids of the texts, each with a start token, up to MAX_CHARACTERS."""
     eos_id, rows, num_characters = run.tokenizer.special_roles.get("end"), [], 0
     for text in texts:
         ids = run.tokenizer.encode(replace_surrogates(text[:MAX_CHARACTERS])).ids
@@ -164,7 +160,7 @@ def _token_rows(run: Run, texts: Sequence[str]) -> list[np.ndarray]:
 
 
 def _windows(rows: Sequence[np.ndarray], max_distance: int, max_size: int) -> list[np.ndarray]:
-    """Equally long windows within texts, sampled evenly; the last token of each is the one measured.
+    """Equally long windows within texts, sampled evenly; gradients are measured from the last token of each.
 
     Windows do not cross texts, since models reset at document boundaries. They are longer than the maximum distance if
     all texts are, so that the state has warmed up.
@@ -179,7 +175,7 @@ def _windows(rows: Sequence[np.ndarray], max_distance: int, max_size: int) -> li
 
 
 def gradient_norms(encoder: Encoder, rows: Sequence[np.ndarray], max_distance: int, device: Any = None) -> np.ndarray:
-    """(max_distance + 1,) mean size of the last state's derivative by the vector of each token, the last one first."""
+    """(max_distance + 1,) mean norm of the gradient of the last state by each token's vector, the last token first."""
     import torch
 
     from forebear.inspection.gradients import embedding_hook
@@ -213,7 +209,7 @@ def gradient_norms(encoder: Encoder, rows: Sequence[np.ndarray], max_distance: i
 
 # --- Figure: a line per run, logarithmic axis ---
 
-PLOT_HEIGHT, LABEL_POINTS = 300, 11  # points: approximate height of the lines and of a label
+PLOT_HEIGHT, LABEL_POINTS = 300, 11  # in points: approximate heights of the plot and of a label
 MIN_PLOTTED = 1e-12  # smaller values are not drawn
 
 
@@ -232,7 +228,7 @@ def plot_gradient_reach(reaches: Sequence[GradientReach], file_format: str) -> b
             axes.plot(curve, label=f"{name} {reach.conclusion}", color=color, **style)
             axes.annotate(label, (len(curve) - 1, float(curve[-1])), (4, shift), color=color, **text_options)
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(lambda share, _: f"{share:g}" if share >= 1e-4 else f"{share:.0e}")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}" if value >= 1e-4 else f"{value:.0e}")
         axes.set_xlim(-0.5, max(reach.max_distance for reach in reaches) * 1.02)
         axes.set(xlabel="tokens back", ylabel="size of the gradient, of that at the token itself")
         axes.grid(color=FAINT, lw=0.5)
@@ -245,11 +241,11 @@ def plot_gradient_reach(reaches: Sequence[GradientReach], file_format: str) -> b
 
 
 def _label_shifts(end_values: Sequence[float]) -> list[float]:
-    """Vertical shifts in points that keep the labels at line ends apart."""
+    """Vertical shifts in points that separate the labels at line ends."""
     min_log = math.log10(min(end_values))
-    points = [(math.log10(end) - min_log) / max(-min_log, 1e-9) * PLOT_HEIGHT for end in end_values]
+    points = [(math.log10(value) - min_log) / max(-min_log, 1e-9) * PLOT_HEIGHT for value in end_values]
     shifts, upper_limit = [0.0] * len(end_values), math.inf
-    for number in sorted(range(len(end_values)), key=lambda number: -points[number]):
-        upper_limit = min(points[number], upper_limit - LABEL_POINTS)
-        shifts[number] = upper_limit - points[number]
+    for index in sorted(range(len(end_values)), key=lambda index: -points[index]):
+        upper_limit = min(points[index], upper_limit - LABEL_POINTS)
+        shifts[index] = upper_limit - points[index]
     return shifts

@@ -1,8 +1,9 @@
 """Token attribution by gradients: gradient × input, and integrated gradients.
 
-Both use the output of the encoder's embedding, read and replaced by a hook. Integrated gradients (Sundararajan et al.
-2017) go from a baseline, in which every token of text is masked, to the input. The attributions sum to the change of
-the score, up to the error of Gauss–Legendre quadrature, which is refined where it is too large.
+Both use the output of the encoder's embedding, which a hook records and replaces. Integrated gradients (Sundararajan
+et al. 2017) follow a straight path from a baseline, in which every token of text is masked, to the input. The
+attributions sum to the change of the score, up to the error of Gauss–Legendre quadrature; if that is too large, the
+number of steps is doubled.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from forebear.nn.model import Model
 from forebear.objectives.batch import TargetArrays
 
 INITIAL_STEPS, MAX_STEPS = 32, 512
-RELATIVE_TOLERANCE = 0.01  # share of the change of the score; while the gap is larger, steps are doubled
-MIN_GAIN = 0.1  # nats; lower bound of that change
+RELATIVE_TOLERANCE = 0.01  # accepted gap, relative to the change of the score
+MIN_SCORE_CHANGE = 0.1  # nats; smaller changes count as this one
 MAX_TOKENS = 4096  # tokens per forward pass
 
 
@@ -35,7 +36,7 @@ class TokenAttribution:
     """values    (T,) attribution of each token
     score     of the input; `baseline` is that of the baseline, if there is one
     steps     integration steps
-    gap       change of the score that the attributions miss
+    gap       change of the score minus the sum of the attributions
     """
 
     values: np.ndarray
@@ -56,22 +57,22 @@ def integrated_gradients(
     """Attribution for one example; the baseline replaces its text tokens, `is_text` (T,), by `baseline_id` or zeros."""
     path = _IntegrationPath(model.eval(), inputs, target, is_text, baseline_id)
     if method == "gradients":
-        score, gradients = path.slopes(path.real[None])
-        return TokenAttribution(_dot_products(gradients[0], path.real), float(score[0]))
-    difference = path.real - path.baseline
-    baseline, score = path.slopes(torch.stack((path.baseline, path.real)))[0].tolist()
-    tolerance, steps = RELATIVE_TOLERANCE * max(abs(score - baseline), MIN_GAIN), INITIAL_STEPS
+        score, gradients = path.scores_and_gradients(path.input[None])
+        return TokenAttribution(_dot_products(gradients[0], path.input), float(score[0]))
+    difference = path.input - path.baseline
+    baseline, score = path.scores_and_gradients(torch.stack((path.baseline, path.input)))[0].tolist()
+    tolerance, steps = RELATIVE_TOLERANCE * max(abs(score - baseline), MIN_SCORE_CHANGE), INITIAL_STEPS
     while True:
         nodes, weights = np.polynomial.legendre.leggauss(steps)
-        values = _dot_products(path.mean_slope(difference, (nodes + 1) / 2, weights / 2), difference)
+        values = _dot_products(path.mean_gradient(difference, (nodes + 1) / 2, weights / 2), difference)
         gap = score - baseline - float(values.sum())
         if abs(gap) <= tolerance or steps >= MAX_STEPS:
             return TokenAttribution(values, score, baseline, steps, gap)
         steps *= 2
 
 
-def _dot_products(gradient: Tensor, x: Tensor) -> np.ndarray:
-    return (gradient.double() * x.double()).sum(1).cpu().numpy()
+def _dot_products(gradients: Tensor, x: Tensor) -> np.ndarray:
+    return (gradients.double() * x.double()).sum(1).cpu().numpy()
 
 
 class _IntegrationPath:
@@ -87,41 +88,40 @@ class _IntegrationPath:
     ) -> None:
         if model.encoder.embedding is None:
             raise ForebearError("this encoder has no embedding to look at")
-        self.model, self.embedding, self.target, self.hidden = model, model.encoder.embedding, target, baseline_id
+        self.model, self.embedding, self.target, self.baseline_id = model, model.encoder.embedding, target, baseline_id
         self.inputs = {name: torch.from_numpy(array).to(model.device) for name, array in inputs.items()}
-        self.inside = torch.from_numpy(is_text).to(model.device)
-        self.size = len(self.inputs["tokens"])
+        self.is_text = torch.from_numpy(is_text).to(model.device)
+        self.num_tokens = len(self.inputs["tokens"])
 
     @cached_property
-    def real(self) -> Tensor:
+    def input(self) -> Tensor:
         """(T, D) embedding of the input."""
         return self._embedding_output(self.inputs["tokens"])
 
     @cached_property
     def baseline(self) -> Tensor:
-        """The same with all text tokens masked; special tokens, positions and segments remain."""
-        if self.hidden is None:
-            return torch.where(self.inside[:, None], torch.zeros_like(self.real), self.real)
-        return self._embedding_output(self.inputs["tokens"].masked_fill(self.inside, self.hidden))
+        """(T, D) the same with all text tokens masked; special tokens, positions and segments remain."""
+        if self.baseline_id is None:
+            return torch.where(self.is_text[:, None], torch.zeros_like(self.input), self.input)
+        return self._embedding_output(self.inputs["tokens"].masked_fill(self.is_text, self.baseline_id))
 
-    def mean_slope(self, difference: Tensor, fractions: np.ndarray, weights: np.ndarray) -> Tensor:
+    def mean_gradient(self, difference: Tensor, fractions: np.ndarray, weights: np.ndarray) -> Tensor:
         """(T, D) weighted mean gradient at these fractions of the path."""
         gradient_sum = torch.zeros_like(difference, dtype=torch.float64)
-        points_per_batch = max(1, MAX_TOKENS // self.size)
+        points_per_batch = max(1, MAX_TOKENS // self.num_tokens)
         for start in range(0, len(fractions), points_per_batch):
             end = start + points_per_batch
             points = self.baseline + difference.new_tensor(fractions[start:end])[:, None, None] * difference
-            _, gradients = self.slopes(points)
-            gradient_sum += torch.einsum(
-                "s,std->td", difference.new_tensor(weights[start:end]).double(), gradients.double()
-            )
+            _, gradients = self.scores_and_gradients(points)
+            batch_weights = difference.new_tensor(weights[start:end]).double()
+            gradient_sum += torch.einsum("s,std->td", batch_weights, gradients.double())
         return gradient_sum
 
-    def slopes(self, points: Tensor) -> tuple[Tensor, Tensor]:
+    def scores_and_gradients(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """(S, T, D) embeddings → (S,) scores and their gradients."""
         num_copies = len(points)
         with inference_mode(False):
-            x = points.detach().reshape(num_copies * self.size, -1).requires_grad_()
+            x = points.detach().reshape(num_copies * self.num_tokens, -1).requires_grad_()
             inputs = {name: array.repeat(num_copies) for name, array in self.inputs.items()}
             if "groups" in inputs:  # all sequences of one example have group 0
                 num_rows = len(self.inputs["groups"])
@@ -135,7 +135,7 @@ class _IntegrationPath:
         outputs: list[Tensor] = []
         with inference_mode(False), torch.no_grad(), embedding_hook(self.embedding, outputs.append):
             self._outputs({**self.inputs, "tokens": tokens}, 1)
-        if len(outputs) != 1 or outputs[0].dim() != 2 or len(outputs[0]) != self.size:
+        if len(outputs) != 1 or outputs[0].dim() != 2 or len(outputs[0]) != self.num_tokens:
             raise ForebearError("this encoder's embedding does not give one vector for each token, once")
         return outputs[0]
 
@@ -148,7 +148,7 @@ class _IntegrationPath:
 
 @contextmanager
 def embedding_hook(embedding: torch.nn.Module, replace_output: Callable[[Tensor], Tensor | None]) -> Iterator[None]:
-    """While active, `replace_output` gets the embedding's output and may replace it."""
+    """While active, `replace_output` receives the embedding's output and may return a replacement."""
     thread_id = threading.get_ident()  # other threads may use the same network
 
     def hook_output(_module: Any, _inputs: Any, output: Tensor) -> Tensor | None:

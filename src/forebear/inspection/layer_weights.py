@@ -1,4 +1,4 @@
-"""Learned layer weights of scalar mixes (softmax of s, and γ) of a run, and their plot."""
+"""The learned layer weights (softmax of s, and γ) of a run's scalar mixes, and their plot."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LayerWeights:
     position       where the mix is used: in a head, or before or after the task encoder
     weights        weight of each layer, lowest first; they sum to 1
     gain           γ
-    is_normalized  whether layers are normalized first, so that weights are comparable
+    is_normalized  whether layers are normalized first, which makes weights comparable
     """
 
     run: str
@@ -56,9 +56,8 @@ def layer_weights(run: Run) -> list[LayerWeights]:
         if isinstance(module, ScalarMix):
             weights = tuple(module.weights.detach().double().cpu().tolist())
             gain = 1 + float(module.gain_bias.detach())
-            mixes.append(
-                LayerWeights(run.name, task, _position_name(name), weights, gain, module.normalize, module.first_layer)
-            )
+            location = _position_name(name)
+            mixes.append(LayerWeights(run.name, task, location, weights, gain, module.normalize, module.first_layer))
     if not mixes:
         hint = "adapt one with --how features, or ELMo with --reader recurrent"
         raise InputError("has learned no mixture of layers", file=run.folder.path, hint=hint)
@@ -66,7 +65,7 @@ def layer_weights(run: Run) -> list[LayerWeights]:
 
 
 def _position_name(name: str) -> str:
-    """heads.tag.mixture: head tag; encoder.mixtures.before: before the reader."""
+    """heads.tag.mixture → head tag; encoder.mixtures.before → before the reader."""
     module_name, *submodules = name.split(".")
     location = " ".join(name_part for name_part in submodules if name_part not in ("mixture", "mixtures"))
     if module_name == "heads":

@@ -1,6 +1,6 @@
-"""Attribution of a linear model's prediction: exact, by the weights of its n-grams.
+"""Exact attribution of a linear model's prediction, by the weights of its n-grams.
 
-The score is the logit minus the mean over labels (times two for two labels: the log-odds). Weights trained with L2
+The score is the logit minus the mean over labels; for two labels, twice that: the log-odds. Weights trained with L2
 have no common component, so the mean affects the bias only.
 """
 
@@ -17,17 +17,13 @@ from forebear.objectives.batch import TargetArrays
 from forebear.statistical.linear import FeatureContribution, LinearModel
 from forebear.tasks.task import Logits
 
-FIELD_SEGMENTS = {
-    "first": (0,),
-    "second": (1,),
-    "both": (0, 1),
-    "text": (0, 1),
-}  # segments in which an n-gram feature occurs
+# The segments in which an n-gram feature occurs, by its field.
+FIELD_SEGMENTS = {"first": (0,), "second": (1,), "both": (0, 1), "text": (0, 1)}
 
 
 @dataclass(frozen=True)
 class LinearFeature:
-    """An n-gram, or "" for a numeric feature; its position or name; and its contribution."""
+    """An n-gram ("" for a numeric feature), its position or the feature's name, and its contribution."""
 
     text: str
     position: str
@@ -39,10 +35,10 @@ class LinearFeature:
 
 @dataclass(frozen=True, eq=False)
 class LinearAttribution:
-    """values (T,) of tokens, unattributed rest, score, score without words, and all features."""
+    """Values (T,) of tokens, the remainder of other features, the score with and without words, and all features."""
 
     values: np.ndarray
-    elsewhere: float
+    remainder: float
     score: float
     baseline: float
     features: tuple[LinearFeature, ...]
@@ -51,9 +47,9 @@ class LinearAttribution:
 def linear_attribution(
     network: Any, trace: TokenTrace, target: AttributionTarget, logits: Logits, tokenizer: Tokenizer
 ) -> LinearAttribution:
-    """Each n-gram's contribution is divided equally among its tokens; numeric features belong to no token."""
+    """Divide each n-gram's contribution equally among its tokens; numeric features belong to no token."""
     inputs = trace.rows.make_batch([0]).inputs
-    values, elsewhere, score, attributed_sum = np.zeros(len(trace.word_ids)), 0.0, target.offset, 0.0
+    values, remainder, score, attributed_sum = np.zeros(len(trace.word_ids)), 0.0, target.offset, 0.0
     sums: dict[tuple[tuple[int, ...], str], float] = {}
     special_ids = network.special_ids if isinstance(network, LinearModel) else ()
     for output in target.outputs:
@@ -64,7 +60,7 @@ def linear_attribution(
             positions = _feature_positions(contribution, trace, inputs, head, index, special_ids) or [None]
             for position in positions:
                 if position is None:
-                    elsewhere += value / len(positions)
+                    remainder += value / len(positions)
                 else:
                     values[position] += value / len(positions)
             attributed_sum += value
@@ -72,11 +68,11 @@ def linear_attribution(
             sums[feature_key] = sums.get(feature_key, 0.0) + value
     features = (LinearFeature(_ngram_text(tokenizer, tokens), field, value) for (tokens, field), value in sums.items())
     ordered = tuple(sorted(features, key=lambda feature: -abs(feature.value)))
-    return LinearAttribution(values, elsewhere, score, score - attributed_sum, ordered)
+    return LinearAttribution(values, remainder, score, score - attributed_sum, ordered)
 
 
 def _logit(logits: Logits, output: TargetOutput, *, is_centered: bool) -> float:
-    """The logit; `is_centered` subtracts the mean over answers."""
+    """The logit; `is_centered` subtracts the mean over classes."""
     if output.head == "choice":
         return float(logits["choice"][0][output.index])
     scores = logits["label"][0] if output.head == "label" else np.concatenate(logits[output.head])[output.index]
@@ -96,9 +92,8 @@ def _feature_positions(
         row = int(np.searchsorted(ends, index, side="right"))
         sequence_positions = range(int(ends[row] - inputs["lengths"][row]), int(ends[row]))
         if contribution.position is not None:
-            return [
-                index + offset if index + offset in sequence_positions else None for offset in contribution.position
-            ]
+            positions = (index + offset for offset in contribution.position)
+            return [position if position in sequence_positions else None for position in positions]
         if contribution.field.lstrip("+-").isdigit():  # the offset of the last token
             last_position = index + int(contribution.field)
             positions = range(last_position - len(contribution.tokens) + 1, last_position + 1)
@@ -124,8 +119,8 @@ def _feature_positions(
 
 
 def _ngram_text(tokenizer: Tokenizer, tokens: tuple[int, ...]) -> str:
-    """A readable n-gram; "·" for places outside the text."""
-    pieces = (
+    """A readable n-gram; "·" for positions outside the text."""
+    texts = (
         tokenizer.decode([token]).strip() or tokenizer.id_to_token(token) if token >= 0 else "·" for token in tokens
     )
-    return " ".join(pieces)
+    return " ".join(texts)

@@ -1,7 +1,7 @@
 """Logit lens: the head's prediction from every layer's state, as if it were the last (nostalgebraist 2020).
 
-States pass through the encoder's final LayerNorm, if it has one, and the head's own layers. The last layer gives the
-model's actual prediction.
+States pass through the encoder's final LayerNorm, if it has one, and the head. The last layer gives the model's actual
+prediction.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,7 +43,7 @@ class LensLayer:
     """The prediction of a layer.
 
     layer        0 is the embedding
-    probability  probability here of the final prediction; `rank` is its rank, from 1
+    probability  of the final prediction in this layer; `rank` is its rank, from 1
     entropy      in bits
     divergence   Kullback–Leibler divergence of the final distribution from this one, in bits
     candidates   most probable tokens
@@ -64,7 +65,7 @@ class LogitLens:
     """Predictions for one position, layer by layer.
 
     tokens    labels of the input tokens
-    position  the position predicted from, from 1
+    position  from which the token is predicted, counted from 1
     head      "next" (the following token) or "token" (the masked token)
     """
 
@@ -108,7 +109,7 @@ def logit_lens(run: Run, text: str, *, at: int | None = None, top: int = 5) -> L
     if "translation" in run.heads:
         message, hint = "translates: what comes next depends on a source", "look at inspect attention"
         raise InputError(message, file=run.folder.path, hint=hint)
-    if not isinstance(run.encoder, Transformer):  # word tables have none
+    if not isinstance(run.encoder, Transformer):  # word vectors have no encoder
         message, hint = "has one layer, which is what predicts", "look at a Transformer (gpt2, bert, …)"
         raise InputError(message, file=run.folder.path, hint=hint)
     if "next" in run.heads:
@@ -138,6 +139,7 @@ def _next_position(run: Run, text: str, token_number: int | None) -> tuple[np.nd
 
 
 def _masked_position(run: Run, text: str, mask_number: int | None) -> tuple[np.ndarray, int]:
+    """Token ids of the text, and the position of the mask."""
     from forebear.inference.fill import mask_blanks, no_blank_error
 
     masked_lm = run.masked_lm
@@ -148,13 +150,12 @@ def _masked_position(run: Run, text: str, mask_number: int | None) -> tuple[np.n
         message = f"{len(row):,} tokens do not fit into a row of {masked_lm.max_text_tokens:,}"
         raise InputError(message, hint="give a shorter text")
     resolved_number = resolve_number(1 if mask_number is None else mask_number, len(positions), "hidden token")
-    return np.concatenate(([masked_lm.start], row, [masked_lm.end])).astype(np.int64), int(
-        positions[resolved_number - 1]
-    ) + 1
+    row = np.concatenate(([masked_lm.start], row, [masked_lm.end])).astype(np.int64)
+    return row, int(positions[resolved_number - 1]) + 1
 
 
 def _layer_log_probs(run: Run, head: str, row: np.ndarray, position: int) -> list[np.ndarray]:
-    """(V,) log P of every token by each layer, the embedding first."""
+    """(V,) log P of every token from each layer, the embedding first."""
     import torch
 
     from forebear.nn.encode_rows import encode_rows
@@ -170,9 +171,8 @@ def _layer_log_probs(run: Run, head: str, row: np.ndarray, position: int) -> lis
         layer_scores = []
         for index, layer in enumerate(layers):
             state = layer[position : position + 1]
-            state = (
-                norm(state) if norm is not None and index < len(layers) - 1 else state
-            )  # the last layer is normalized already
+            if norm is not None and index < len(layers) - 1:  # the last layer is normalized already
+                state = norm(state)
             logits = model.heads[head](States([state], (1,)))
             layer_scores.append(torch.log_softmax(logits.float(), -1)[0].cpu().double().numpy())
     return [reject_nan(scores) for scores in layer_scores]
@@ -188,21 +188,14 @@ def _lens_layers(
         probabilities = np.exp(log_probs)
         is_possible = probabilities > 0
         entropy = -float((probabilities[is_possible] * log_probs[is_possible]).sum()) / math.log(2)
-        divergence = float(
-            (np.exp(final_log_probs[is_likely]) * (final_log_probs[is_likely] - log_probs[is_likely])).sum()
-        ) / math.log(2)
-        top_token_ids = np.argsort(-log_probs[: tokenizer.vocab_size], kind="stable")[:top].tolist()
-        candidates = tuple(
-            TokenCandidate(
-                tokenizer.id_to_token(token_id),
-                token_id,
-                next_label(tokenizer, preceding_ids, token_id),
-                math.exp(log_probs[token_id]),
-            )
-            for token_id in top_token_ids
-        )
-        rank = int((log_probs > log_probs[predicted_id]).sum()) + 1
-        yield LensLayer(index, math.exp(log_probs[predicted_id]), rank, entropy, max(divergence, 0.0), candidates)
+        log_ratios = final_log_probs[is_likely] - log_probs[is_likely]
+        divergence = float((np.exp(final_log_probs[is_likely]) * log_ratios).sum()) / math.log(2)
+        candidates = []
+        for token_id in np.argsort(-log_probs[: tokenizer.vocab_size], kind="stable")[:top].tolist():
+            token, label = tokenizer.id_to_token(token_id), next_label(tokenizer, preceding_ids, token_id)
+            candidates.append(TokenCandidate(token, token_id, label, math.exp(log_probs[token_id])))
+        probability, rank = math.exp(log_probs[predicted_id]), int((log_probs > log_probs[predicted_id]).sum()) + 1
+        yield LensLayer(index, probability, rank, entropy, max(divergence, 0.0), tuple(candidates))
 
 
 # --- Figure: candidates of every layer, probability, entropy and divergence ---
@@ -211,30 +204,25 @@ def _lens_layers(
 def plot_logit_lens(lens: LogitLens, title: str, file_format: str) -> bytes:
     names = [[shorten_label(candidate.text, 10) for candidate in layer.candidates] for layer in lens.layers]
     token_label = lens.tokens[lens.position - 1]
-    with plot_style(
-        [title, "“”", token_label, lens.predicted_token.text, *(name for layer_names in names for name in layer_names)]
-    ):
+    with plot_style([title, "“”", token_label, lens.predicted_token.text, *chain.from_iterable(names)]):
         columns = len(names[0])
         figure = new_figure(0.85 * columns + 5.2, 0.46 * len(names) + 1.7)
-        candidate_axes, probability_axes, entropy_axes = figure.subplots(
-            1, 3, width_ratios=(0.85 * columns, 1.7, 1.7), sharey=True
-        )
+        width_ratios = (0.85 * columns, 1.7, 1.7)
+        candidate_axes, probability_axes, entropy_axes = figure.subplots(1, 3, width_ratios=width_ratios, sharey=True)
         _plot_candidates(candidate_axes, lens, names)
         predicted = shorten_label(lens.predicted_token.text)
         layers = [layer.layer for layer in lens.layers]
         probabilities = [100 * layer.probability for layer in lens.layers]
         entropies, divergences = ([getattr(layer, name) for layer in lens.layers] for name in ("entropy", "divergence"))
         style: Any = {"ms": 3.5, "clip_on": False, "zorder": 3}
+        kl_style: Any = {"marker": "s", "color": ACCENT, "ls": "--"} | style
         probability_axes.plot(probabilities, layers, marker="o", color=BLUE, **style)
         probability_axes.set(xlim=(0, max(probabilities) * 1.1), xlabel=f"how sure of “{predicted}” (%)")
         entropy_axes.plot(entropies, layers, marker="o", color=SOFT, label="entropy: how unsure", **style)
-        entropy_axes.plot(
-            divergences, layers, marker="s", color=ACCENT, ls="--", label="KL: how far from the end", **style
-        )
+        entropy_axes.plot(divergences, layers, label="KL: how far from the end", **kl_style)
         entropy_axes.set(xlabel="bits", xlim=(0, max(*entropies, *divergences, 0.1) * 1.1))
-        figure.legend(
-            *entropy_axes.get_legend_handles_labels(), loc="outside lower right", ncols=2, frameon=False, fontsize=8
-        )
+        legend = entropy_axes.get_legend_handles_labels()
+        figure.legend(*legend, loc="outside lower right", ncols=2, frameon=False, fontsize=8)
         for axes in (probability_axes, entropy_axes):
             axes.locator_params(axis="x", nbins=4)
             axes.grid(axis="both", color="#eceae6", lw=0.6)
@@ -262,6 +250,6 @@ def _plot_candidates(axes: Axes, lens: LogitLens, names: list[list[str]]) -> Non
                 axes.add_patch(frame)
     axes.set_yticks(range(len(names)), ["embedding", *(f"layer {layer.layer}" for layer in lens.layers[1:])])
     axes.set_xticks(range(len(names[0])), [str(rank + 1) for rank in range(len(names[0]))])
-    notes = label_notes([name for layer_names in names for name in layer_names])
+    notes = label_notes([*chain.from_iterable(names)])
     axes.set_xlabel("; ".join(["likeliest first", "framed: what is said in the end", *notes]))
     axes.tick_params(length=0)

@@ -21,16 +21,16 @@ from forebear.data.sentences import SentenceMode, sentence_ends
 from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError
 
-OVERSAMPLING = 16  # factor of occurrences held, so that a sample can be evenly spaced
-NUM_LISTED_WORDS = 6  # longer words listed
-MAX_OTHER_WORDS = 1000  # longer words counted
+OVERSAMPLING = 16  # occurrences held per sampled one, so that the sample can be evenly spaced
+NUM_LISTED_WORDS = 6  # longer words named in a message
+MAX_LONGER_WORDS = 1000  # distinct longer words that are counted
 
 
 @dataclass(frozen=True)
 class SenseText:
     """A text with its location and the word's gold sense, if known.
 
-    is_record  the text is one record of its file, whatever line ends it contains
+    is_record  the text is one record of its file, even if it contains newlines
     """
 
     text: str
@@ -69,40 +69,43 @@ class Occurrence:
 
 @dataclass(frozen=True)
 class OccurrenceSample:
-    """occurrences  evenly spaced sample
-    total        number of all occurrences, each sentence counted once
-    repeated     number of further occurrences in duplicate sentences
-    within       longer words that contain the word, with counts
+    """A sample of the occurrences of a word.
+
+    occurrences   evenly spaced
+    total         number of all occurrences, each sentence counted once
+    num_repeated  number of further occurrences in duplicate sentences
+    longer_words  longer words that contain the word, with counts
     """
 
     word: str
     occurrences: tuple[Occurrence, ...]
     total: int
-    repeated: int
-    within: Counter[str]
+    num_repeated: int
+    longer_words: Counter[str]
 
     def notes(self) -> Iterator[str]:
         if len(self.occurrences) < self.total:
             yield f"{len(self.occurrences):,} of {self.total:,} occurrences were taken, evenly from all (--most)"
-        if self.repeated:
-            yield f"{self.repeated:,} more are in sentences that were there before: each counts once"
-        if self.within:
-            yield f"not counted, as it is a part of another word: {self.other_forms()}"
+        if self.num_repeated:
+            yield f"{self.num_repeated:,} more are in sentences that were there before: each counts once"
+        if self.longer_words:
+            yield f"not counted, as it is a part of another word: {_list_words(self.longer_words)}"
 
-    def other_forms(self) -> str:
-        listing = ", ".join(f"{word} ({count:,})" for word, count in self.within.most_common(NUM_LISTED_WORDS))
-        return listing + " …" * (len(self.within) > NUM_LISTED_WORDS)
+
+def _list_words(counts: Counter[str]) -> str:
+    listing = ", ".join(f"{word} ({count:,})" for word, count in counts.most_common(NUM_LISTED_WORDS))
+    return listing + " …" * (len(counts) > NUM_LISTED_WORDS)
 
 
 def read_sense_texts(paths: Sequence[str | os.PathLike[str]], reading: TextFormat) -> Iterator[SenseText]:
-    """Documents of files, as `pretrain` reads them."""
+    """Read the documents of files, as `pretrain` does."""
     ledger = Ledger()
     for document in reading.documents_in(find_sources(paths, ledger), ledger):
         yield SenseText(document.text, document.file, document.line, is_record=document.is_record)
 
 
 def read_labeled_sense_texts(paths: Sequence[str | os.PathLike[str]], reading: TextFormat) -> Iterator[SenseText]:
-    """Lines of files with a gold sense, a tab and a sentence."""
+    """Read files with a gold sense, a tab and a sentence on each line."""
     for text in read_sense_texts(paths, replace(reading, documents="lines", format="text")):
         sense, tab, sentence = text.text.partition("\t")
         if not tab or not sense.strip():
@@ -114,7 +117,7 @@ def read_labeled_sense_texts(paths: Sequence[str | os.PathLike[str]], reading: T
 def find_occurrences(
     word: str, texts: Iterable[SenseText], *, max_occurrences: int, sentences: SentenceMode = "split"
 ) -> OccurrenceSample:
-    """Occurrences of the word, ignoring case; an evenly spaced sample if there are many."""
+    """Find the word, ignoring case; an evenly spaced sample if there are many occurrences."""
     if max_occurrences < 1:
         raise InputError(f"--most is {max_occurrences}", hint="ask for at least 1 occurrence")
     finder = _OccurrenceFinder(word, sentences)
@@ -127,18 +130,17 @@ def find_occurrences(
                 seen_keys.add(key)
                 sample.add(occurrence)
     if not sample.total:
-        if finder.parts:
-            other_forms = OccurrenceSample(word, (), 0, 0, finder.parts).other_forms()
-            message = f"{word!r} never stands by itself: it is a part of {other_forms}"
+        if finder.longer_words:
+            message = f"{word!r} never stands by itself: it is a part of {_list_words(finder.longer_words)}"
             raise InputError(message, hint="ask for one of these")
         raise InputError(f"no sentence has the word {word!r}", hint="ask for a word of the text, or give more text")
-    return OccurrenceSample(word, sample.items(), sample.total, num_repeated, finder.parts)
+    return OccurrenceSample(word, sample.items(), sample.total, num_repeated, finder.longer_words)
 
 
 class _OccurrenceFinder:
-    """Finds a word in texts: no letter may touch it, and a Chinese end must be a word boundary.
+    """Finds a word in texts: no letter may touch it, and at a Chinese character there must be a word boundary.
 
-    So 和服 is not found in 产品和服务, nor 打 in 打算, but 黄牛 is where the segmenter splits it into 黄 and 牛.
+    和服 is not found in 产品和服务, nor 打 in 打算; but 黄牛 is found where the segmenter splits it into 黄 and 牛.
     """
 
     def __init__(self, word: str, sentences: SentenceMode) -> None:
@@ -147,8 +149,8 @@ class _OccurrenceFinder:
             raise InputError("the word is empty", hint="name a word, such as bank")
         self.pattern = re.compile(r"\s+".join(map(re.escape, words)), re.IGNORECASE)
         self.sentences: SentenceMode = sentences
-        self.chinese = has_han(words[0][0]), has_han(words[-1][-1])
-        self.parts: Counter[str] = Counter()
+        self.starts_chinese, self.ends_chinese = has_han(words[0][0]), has_han(words[-1][-1])
+        self.longer_words: Counter[str] = Counter()
         self.segmenter = Segmenter()
 
     def find_in(self, text: SenseText) -> Iterator[Occurrence]:
@@ -166,26 +168,26 @@ class _OccurrenceFinder:
                 raw_sentence = text.text[sentence_start : ends[sentence_index]]
                 sentence = raw_sentence.strip()
                 sentence_start = sentence_start + len(raw_sentence) - len(raw_sentence.lstrip())
-                word_ends = [0, *self.segmenter.word_ends(sentence)] if any(self.chinese) else []
+                word_ends = [0, *self.segmenter.word_ends(sentence)] if self.starts_chinese or self.ends_chinese else []
                 if line is not None and not text.is_record:
                     line, line_position = line + text.text.count("\n", line_position, sentence_start), sentence_start
             start, end = match.start() - sentence_start, match.end() - sentence_start
             if longer_word := self._longer_word(sentence, start, end, word_ends):
-                if longer_word in self.parts or len(self.parts) < MAX_OTHER_WORDS:
-                    self.parts[longer_word] += 1
+                if longer_word in self.longer_words or len(self.longer_words) < MAX_LONGER_WORDS:
+                    self.longer_words[longer_word] += 1
             else:
                 yield Occurrence(sentence, start, end, text.file, line, text.sense)
 
     def _longer_word(self, sentence: str, start: int, end: int, boundaries: Sequence[int]) -> str:
         """The longer word that contains this one, or ""."""
         word_start, word_end = start, end
-        if self.chinese[0]:
+        if self.starts_chinese:
             word_start = boundaries[bisect_right(boundaries, start) - 1]
         else:
             while word_start and _is_letter(sentence[word_start - 1]) and _is_letter(sentence[start]):
                 word_start -= 1
-        if self.chinese[1]:
-            word_end = next(border for border in boundaries if border >= end)
+        if self.ends_chinese:
+            word_end = next(boundary for boundary in boundaries if boundary >= end)
         else:
             while word_end < len(sentence) and _is_letter(sentence[word_end]) and _is_letter(sentence[end - 1]):
                 word_end += 1
@@ -212,7 +214,6 @@ class _EvenSample:
             self.held_items, self.step = self.held_items[::2], 2 * self.step
 
     def items(self) -> tuple[Occurrence, ...]:
-        indices = (
-            np.linspace(0, len(self.held_items) - 1, min(self.max_items, len(self.held_items))).round().astype(int)
-        )
+        num_held = len(self.held_items)
+        indices = np.linspace(0, num_held - 1, min(self.max_items, num_held)).round().astype(int)
         return tuple(self.held_items[index] for index in indices.tolist())

@@ -1,7 +1,7 @@
 """Analysis of position embeddings: cosine by distance, and whether a shift is a linear map.
 
-With sinusoids a shift is a linear map that does not depend on the position: each pair of dimensions rotates by its own
-angle. For learned tables the best linear map by least squares is fitted on some positions and tested on others.
+For sinusoids a shift is a linear map that does not depend on the position: each pair of dimensions rotates by its own
+angle. For learned embeddings a linear map is fitted by least squares on some positions and tested on others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from forebear.inference.run import Run
 
 SHIFT_STEPS = (1, 2, 4, 8, 16, 32, 64)
-MIN_POSITIONS = 8  # minimum table size
+MIN_POSITIONS = 8
 TEST_INTERVAL = 4  # every n-th position is held out from the fit
 RIDGE_PENALTIES = 10.0 ** np.arange(-14, 3)  # ridge penalties, relative to the largest squared singular value
 
@@ -30,9 +30,9 @@ RIDGE_PENALTIES = 10.0 ** np.arange(-14, 3)  # ridge penalties, relative to the 
 class PositionShift:
     """A shift by `step` positions as a linear map.
 
-    rotation_error  maximum error of the exact rotation; None for learned tables
-    map_error       share of variance the best linear map misses at held-out positions
-    sinusoid_error  the same for a sinusoid table of this size
+    rotation_error  maximum error of the exact rotation; None for learned embeddings
+    map_error       fraction of the variance at held-out positions that the best linear map does not explain
+    sinusoid_error  the same for sinusoids of this size
     noise_error     the same for random numbers
     """
 
@@ -43,18 +43,15 @@ class PositionShift:
     noise_error: float
 
     def to_dict(self) -> dict[str, Any]:
-        errors = {
-            "missed": self.map_error,
-            "missed_by_sinusoid": self.sinusoid_error,
-            "missed_by_noise": self.noise_error,
-        }
+        errors = {"missed": self.map_error, "missed_by_sinusoid": self.sinusoid_error}
+        errors["missed_by_noise"] = self.noise_error
         data: dict[str, Any] = {"step": self.step, "rotation_error": self.rotation_error}
         return data | {name: float(f"{error:.4g}") for name, error in errors.items()}
 
 
 @dataclass(frozen=True, eq=False)
 class PositionTable:
-    """A position table (n, width), learned or sinusoid."""
+    """Position embeddings (n, width), learned or sinusoid, and the shifts that were measured."""
 
     name: str
     kind: str
@@ -81,7 +78,7 @@ class PositionTable:
 
 
 def position_table(run: Run | None = None, *, width: int | None = None, count: int | None = None) -> PositionTable:
-    """The table of a run, limited to `count` positions; or, without a run, a sinusoid of this `width`."""
+    """The position embeddings of a run, limited to `count` positions; without a run, sinusoids of this `width`."""
     from forebear.nn.embedding import InputEmbedding, sinusoid_table
 
     if run is None:
@@ -101,7 +98,7 @@ def position_table(run: Run | None = None, *, width: int | None = None, count: i
             message = f"the run has {len(table):,} positions, fewer than {count:,}"
             raise InputError(message, hint=f"give at most {len(table):,}")
         table = table[: _validate_count(len(table) if count is None else count)]
-    steps = [step for step in SHIFT_STEPS if step <= len(table) // 2]  # leaves enough positions to fit and test a map
+    steps = [step for step in SHIFT_STEPS if step <= len(table) // 2]  # enough positions to fit and test a map
     return PositionTable(name, kind, table, tuple(_measure_shift(table, kind, step) for step in steps))
 
 
@@ -140,36 +137,36 @@ def _measure_shift(table: np.ndarray, kind: str, step: int) -> PositionShift:
 
 
 def linear_map_error(table: np.ndarray, step: int) -> float:
-    """Share of the variance that the best linear map of a shift misses at held-out positions.
+    """Fraction of the variance at held-out positions that the best linear map of a shift does not explain.
 
     Every fourth position is held out: with fewer positions than dimensions some map always fits.
     """
-    before, after = table[:-step], table[step:]
-    is_test = np.arange(len(before)) % TEST_INTERVAL == TEST_INTERVAL // 2
-    residual = after[is_test] - before[is_test] @ fit_linear_map(before[~is_test], after[~is_test])
-    deviation = after[is_test] - after.mean(0)
+    inputs, targets = table[:-step], table[step:]
+    is_test = np.arange(len(inputs)) % TEST_INTERVAL == TEST_INTERVAL // 2
+    residual = targets[is_test] - inputs[is_test] @ fit_linear_map(inputs[~is_test], targets[~is_test])
+    deviation = targets[is_test] - targets.mean(0)
     return float((residual**2).sum() / max((deviation**2).sum(), 1e-300))
 
 
-def fit_linear_map(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+def fit_linear_map(inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """(D, D) ridge regression with the penalty of lowest leave-one-out error.
 
-    Without a penalty as many positions as dimensions are fitted exactly, by a map that generalizes badly.
+    Without a penalty, as many positions as dimensions would be fitted exactly, by a map that generalizes badly.
     """
-    u, singular_values, vt = np.linalg.svd(before, full_matrices=False)
-    targets = u.T @ after
-    unreachable, leverage_rest = after - u @ targets, np.maximum(1 - (u**2).sum(1), 0.0)  # outside the column space
+    u, singular_values, vt = np.linalg.svd(inputs, full_matrices=False)
+    projected = u.T @ targets
+    unreachable, leverage_rest = targets - u @ projected, np.maximum(1 - (u**2).sum(1), 0.0)  # outside the column space
     lowest_error, gains = np.inf, np.zeros_like(singular_values)
     for penalty in singular_values[0] ** 2 * RIDGE_PENALTIES:
         shrinkage = penalty / (singular_values**2 + penalty)
-        residual = unreachable + u @ (shrinkage[:, None] * targets)
+        residual = unreachable + u @ (shrinkage[:, None] * projected)
         loo_residual = residual / (leverage_rest + u**2 @ shrinkage)[:, None]  # leave-one-out residual
         if (loo_residual**2).sum() < lowest_error:
             lowest_error, gains = (loo_residual**2).sum(), singular_values / (singular_values**2 + penalty)
-    return vt.T @ (gains[:, None] * targets)
+    return vt.T @ (gains[:, None] * projected)
 
 
-# --- Figure: the table, cosines of positions, and map errors ---
+# --- Figure: embeddings, cosines of positions, and map errors ---
 
 
 def plot_positions(positions: PositionTable, title: str, file_format: str) -> bytes:

@@ -1,9 +1,9 @@
-"""Clusters of vectors by Ward's method, compared with random clouds, and their agreement with gold labels.
+"""Clustering of vectors by Ward's method, with random clouds as baseline, and agreement with gold labels.
 
-Any cloud of vectors can be cut in two, so clusters are compared with those of random clouds that have none: samples
-of one normal distribution with the same mean and covariance, cut in the same way (as in Liu et al. 2008). The quality
-of clusters is their silhouette (Rousseeuw 1987). In the directions in which clusters differ it must exceed the 95%
-quantile of the random clouds; in all directions, where noise hides the gap between few vectors, their mean.
+Any cloud of vectors can be divided, so clusters are compared with those of random clouds that have none: samples of
+one normal distribution with the same mean and covariance, clustered in the same way (as in Liu et al. 2008). The
+quality of clusters is their silhouette (Rousseeuw 1987). In the directions in which clusters differ it must exceed the
+95% quantile of the random clouds; in all directions, where noise hides the gap between few vectors, their mean.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from forebear.errors import InputError
 from forebear.numerics import unit_rows
 
 NUM_RANDOM_CLOUDS = 40
-BASELINE_QUANTILE = 0.95  # quantile of the random clouds
+BASELINE_QUANTILE = 0.95
 MAX_CLUSTERS = 8
 MIN_OCCURRENCES = 4
 SAME_VECTOR_DISTANCE = 1e-5  # distance below which vectors count as equal
@@ -40,7 +40,7 @@ class ClusterCandidate:
 
 @dataclass(frozen=True)
 class SilhouetteBaseline:
-    """Random clouds cut at their best: the mean silhouette, and the 95% quantile of the separation."""
+    """The best clusterings of random clouds: mean silhouette, and 95% quantile of the separation."""
 
     silhouette: float
     separation: float
@@ -57,8 +57,8 @@ class Clustering:
     """labels        (n,) cluster of each vector; 0 is the largest
     silhouettes   (n,) silhouette of each vector, from -1 to 1; zeros for one cluster
     num_distinct  number of distinct vectors
-    candidates    numbers of clusters that were tried, from 2
-    baseline      of random clouds; None if nothing was tried
+    candidates    clusterings that were compared, by number of clusters, from 2
+    baseline      of random clouds; None without candidates
     """
 
     labels: np.ndarray
@@ -113,7 +113,7 @@ def cosine_distances(vectors: np.ndarray) -> np.ndarray:
 def ward_tree(distances: np.ndarray) -> np.ndarray:
     """(n - 1, 4) merges of Ward's method in scipy's format, with their ordinal numbers as heights.
 
-    Merges of equal cost thus have different heights, so that the tree can be cut into any number of clusters.
+    Different heights, also for merges of equal cost, allow the tree to be cut into any number of clusters.
     """
     from scipy.cluster.hierarchy import ward
 
@@ -186,24 +186,24 @@ def _random_baseline(vectors: np.ndarray, max_clusters: int) -> SilhouetteBaseli
 
 # --- Agreement of clusters with gold senses: purity and the adjusted Rand index ---
 
-NUM_SHUFFLES = 40  # shuffles for the random baseline
+NUM_SHUFFLES = 40  # of the senses, for the random baseline
 
 
 @dataclass(frozen=True)
 class ClusterAgreement:
     """Agreement of clusters with gold senses.
 
-    purity         share of occurrences with the majority sense of their cluster
-    chance         the same for shuffled senses
-    rand           adjusted Rand index
-    merged_groups  the same with clusters of one majority sense merged
+    purity                fraction of occurrences with the majority sense of their cluster
+    shuffled_purity       the same for shuffled senses
+    adjusted_rand         adjusted Rand index
+    merged_adjusted_rand  the same after clusters with the same majority sense are merged
     """
 
-    groups: int
+    num_clusters: int
     purity: float
-    chance: float
-    rand: float
-    merged_groups: float
+    shuffled_purity: float
+    adjusted_rand: float
+    merged_adjusted_rand: float
 
     @classmethod
     def from_clusters(cls, cluster_ids: np.ndarray, labels: Sequence[str]) -> ClusterAgreement:
@@ -219,13 +219,13 @@ class ClusterAgreement:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        data = {"purity": self.purity, "purity_by_chance": self.chance}
-        data |= {"adjusted_rand_index": self.rand, "adjusted_rand_index_joined": self.merged_groups}
-        return {"groups": self.groups} | {name: round(value, 4) for name, value in data.items()}
+        data = {"purity": self.purity, "purity_by_chance": self.shuffled_purity}
+        data |= {"adjusted_rand_index": self.adjusted_rand, "adjusted_rand_index_joined": self.merged_adjusted_rand}
+        return {"groups": self.num_clusters} | {name: round(value, 4) for name, value in data.items()}
 
 
 def purity(cluster_ids: np.ndarray, labels: Sequence[str]) -> float:
-    """Share of occurrences with the majority sense of their cluster."""
+    """Fraction of occurrences with the majority sense of their cluster."""
     return float(_contingency_table(cluster_ids, labels).max(1).sum()) / len(cluster_ids)
 
 

@@ -36,15 +36,17 @@ if TYPE_CHECKING:
 
 # --- Vectors of occurrences: contextual, or from a word table ---
 
-SENTENCES_PER_BATCH = 32  # sentences per batch: one-hot vectors of all their words take much memory
+SENTENCES_PER_BATCH = 32  # small: one-hot vectors of all their words take much memory
 
 
 @dataclass(frozen=True, eq=False)
 class OccurrenceVectors:
-    """name         run and layers of the vectors
+    """Vectors of the occurrences of a word.
+
+    name         run and layers of the vectors
     occurrences  occurrences that have a vector
     vectors      (n, D), unit length
-    is_static    whether vectors do not depend on the context
+    is_static    whether vectors are independent of the context
     """
 
     name: str
@@ -62,13 +64,13 @@ class OccurrenceVectors:
 
 
 def contextual_vectors(run: Run, sample: OccurrenceSample, layers: LayerChoice | None = None) -> OccurrenceVectors:
-    """Vectors from a run's network (by default all layers above the embedding, averaged) or from its word table."""
+    """Contextual vectors (by default the mean of all layers above the embedding), or the word vectors of the run."""
     if is_word_table(run):
         if layers is not None:
             message = "--layers means nothing to a table of words: it has no layers"
             raise InputError(message, file=run.folder.path, hint="leave it out")
         run.lexicon.find(sample.word)  # raises an error with suggestions if there is no vector
-        return _collect_vectors(run, "", sample, _word_vectors(run, sample, zeros=True), is_static=True)
+        return _collect_vectors(run, "", sample, _word_means(run, sample, zeros=True), is_static=True)
     if run.folder.spec.learning == "counting":
         hint = "look at a run of vectors (word2vec, bert, …)"
         raise InputError("counts, and has no vectors", file=run.folder.path, hint=hint)
@@ -78,19 +80,19 @@ def contextual_vectors(run: Run, sample: OccurrenceSample, layers: LayerChoice |
         layers = list(range(1, encoder.depth + 1))
         if len({encoder.widths[layer] for layer in layers}) > 1:
             layers = [encoder.depth]
-    return _collect_vectors(run, f", {_describe_layers(layers)}", sample, _word_vectors(run, sample, layers=layers))
+    return _collect_vectors(run, f", {_describe_layers(layers)}", sample, _word_means(run, sample, layers=layers))
 
 
 def static_vectors(run: Run, sample: OccurrenceSample) -> OccurrenceVectors:
-    """Rows of the network's token embedding; without such a table its layer 0, to which positions may be added."""
-    table_parameter = dict(run.model.named_parameters()).get(TOKEN_TABLE_TENSOR)
-    if table_parameter is None:
+    """Rows of the network's token embedding; without one, its layer 0, to which positions may have been added."""
+    embedding_weight = dict(run.model.named_parameters()).get(TOKEN_TABLE_TENSOR)
+    if embedding_weight is None:
         embedding = run.model.encoder.embedding
         is_static = embedding is None or embedding.placing == "none"
         source = ", layer 0" if is_static else ", layer 0, with places"
-        return _collect_vectors(run, source, sample, _word_vectors(run, sample, layers=0), is_static=is_static)
-    token_table = table_parameter.detach().float().cpu().numpy()
-    return _collect_vectors(run, ", its table", sample, _token_vectors(run, sample, token_table), is_static=True)
+        return _collect_vectors(run, source, sample, _word_means(run, sample, layers=0), is_static=is_static)
+    token_vectors = embedding_weight.detach().float().cpu().numpy()
+    return _collect_vectors(run, ", its table", sample, _token_means(run, sample, token_vectors), is_static=True)
 
 
 def _collect_vectors(
@@ -105,8 +107,8 @@ def _collect_vectors(
     return OccurrenceVectors(run.name + source, occurrences, unit_rows(np.stack(rows).astype(np.float64)), is_static)
 
 
-def _word_vectors(run: Run, sample: OccurrenceSample, **options: Any) -> Iterator[np.ndarray | None]:
-    """Mean vector of the words within an occurrence, or of those that overlap it."""
+def _word_means(run: Run, sample: OccurrenceSample, **options: Any) -> Iterator[np.ndarray | None]:
+    """The mean vector of the words in each occurrence, or of those that overlap it."""
     for batch_start in range(0, len(sample.occurrences), SENTENCES_PER_BATCH):
         batch = sample.occurrences[batch_start : batch_start + SENTENCES_PER_BATCH]
         embedded = run.embed([occurrence.sentence for occurrence in batch], words=True, normalise=False, **options)
@@ -118,16 +120,13 @@ def _word_vectors(run: Run, sample: OccurrenceSample, **options: Any) -> Iterato
             yield np.mean(vectors, axis=0) if vectors else None
 
 
-def _token_vectors(run: Run, sample: OccurrenceSample, token_table: np.ndarray) -> Iterator[np.ndarray | None]:
+def _token_means(run: Run, sample: OccurrenceSample, token_vectors: np.ndarray) -> Iterator[np.ndarray | None]:
+    """The mean vector of the tokens that overlap each occurrence."""
     for occurrence in sample.occurrences:
         encoding = run.tokenizer.encode(occurrence.sentence)
-        token_spans = zip(encoding.ids.tolist(), encoding.spans, strict=True)
-        ids = [
-            token_id
-            for token_id, (token_start, token_end) in token_spans
-            if token_start < occurrence.end and token_end > occurrence.start
-        ]
-        yield token_table[ids].mean(0) if ids else None
+        tokens = zip(encoding.ids.tolist(), encoding.spans, strict=True)
+        ids = [token_id for token_id, (start, end) in tokens if start < occurrence.end and end > occurrence.start]
+        yield token_vectors[ids].mean(0) if ids else None
 
 
 def _describe_layers(layers: LayerChoice) -> str:
@@ -143,8 +142,8 @@ def _describe_layers(layers: LayerChoice) -> str:
 
 
 MAX_OCCURRENCES = 200  # default maximum number of occurrences
-NEAR_DUPLICATE_CHARACTERS = 6  # characters of context on either side that identify near-duplicates
-MAX_LISTED_SPELLINGS = 4  # spellings listed
+NEAR_DUPLICATE_CHARACTERS = 6  # near-duplicates agree in so many characters of context on either side
+MAX_LISTED_SPELLINGS = 4
 SAME_VECTOR_NOTE = "every occurrence has the same vector"
 CAUSAL_NOTE = "looks back: what it makes of a word does not know what comes behind it"
 SAME_BY_SPELLING_NOTE = "occurrences that are written alike have the same vector"
@@ -155,7 +154,7 @@ ANY_CONTEXT_NOTE = ", whatever stands around"
 class SenseCluster:
     """A cluster of occurrences.
 
-    members   indices, most typical first (nearest to the mean)
+    members   indices of occurrences, most typical (nearest to the mean) first
     cohesion  mean cosine of two members
     """
 
@@ -180,10 +179,8 @@ class RunSenses(OccurrenceVectors):
 
     @cached_property
     def groups(self) -> list[SenseCluster]:
-        cluster_ids = range(self.clustering.num_clusters)
-        return [
-            SenseCluster.from_vectors(self.vectors, self.clustering.labels == cluster_id) for cluster_id in cluster_ids
-        ]
+        labels = self.clustering.labels
+        return [SenseCluster.from_vectors(self.vectors, labels == n) for n in range(self.clustering.num_clusters)]
 
     @cached_property
     def similarity(self) -> float:
@@ -192,12 +189,12 @@ class RunSenses(OccurrenceVectors):
 
     @cached_property
     def plane(self) -> tuple[np.ndarray, tuple[float, float]]:
-        """(n, 2) principal components of the vectors, and the share of variance of each."""
+        """(n, 2) principal components of the vectors, and the fraction of variance that each explains."""
         return pca_plane(self.vectors)
 
     @property
     def conclusion(self) -> str:
-        """The result in a few words."""
+        """The result in a phrase."""
         clustering = self.clustering
         context_note = ANY_CONTEXT_NOTE if self.is_static else ""
         if clustering.num_distinct == 1:
@@ -214,7 +211,7 @@ class RunSenses(OccurrenceVectors):
         return f"no groups beyond chance: {best_note}{self._baseline_note(clustering.best.num_clusters)}"
 
     def _baseline_note(self, num_clusters: int) -> str:
-        """Comparison of this number of clusters with random clouds."""
+        """The comparison of this number of clusters with random clouds."""
         candidates = {candidate.num_clusters: candidate for candidate in self.clustering.candidates}
         if num_clusters not in candidates or self.clustering.baseline is None:
             return ""
@@ -229,15 +226,12 @@ class RunSenses(OccurrenceVectors):
         return "no groups beyond chance" if self.clustering.candidates and self.clustering.num_clusters == 1 else ""
 
     def typical_occurrences(self, cluster_id: int, max_count: int) -> list[Occurrence]:
-        """Most typical occurrences of a cluster without near-duplicates."""
+        """The most typical occurrences of a cluster, without near-duplicates."""
         by_context: dict[tuple[str, str], Occurrence] = {}
         for member in self.groups[cluster_id].members if max_count else ():
             occurrence = self.occurrences[member]
-            contexts = (
-                occurrence.before[-NEAR_DUPLICATE_CHARACTERS:].casefold(),
-                occurrence.after[:NEAR_DUPLICATE_CHARACTERS].casefold(),
-            )
-            by_context.setdefault(contexts, occurrence)
+            left, right = occurrence.before[-NEAR_DUPLICATE_CHARACTERS:], occurrence.after[:NEAR_DUPLICATE_CHARACTERS]
+            by_context.setdefault((left.casefold(), right.casefold()), occurrence)
             if len(by_context) == max_count:
                 break
         return list(by_context.values())
@@ -256,8 +250,8 @@ class RunSenses(OccurrenceVectors):
         data["explained_variance"] = [round(ratio, 4) for ratio in explained_variance]
         coordinates = zip(*points.T.tolist(), self.clustering.silhouettes.tolist(), strict=True)
         occurrences = [
-            occurrence.to_dict() | {"x": round(x, 4), "y": round(y, 4), "silhouette": round(own_silhouette, 4)}
-            for occurrence, (x, y, own_silhouette) in zip(self.occurrences, coordinates, strict=True)
+            occurrence.to_dict() | {"x": round(x, 4), "y": round(y, 4), "silhouette": round(value, 4)}
+            for occurrence, (x, y, value) in zip(self.occurrences, coordinates, strict=True)
         ]
         data["groups"] = [
             {"size": len(group.members), "cohesion": round(group.cohesion, 4)}
@@ -309,7 +303,7 @@ def analyze_senses(
         run: The run whose vectors are clustered.
         word: The word.
         texts: Texts, or the path of a file.
-        senses: Gold sense of each text, which is then one sentence.
+        senses: Gold sense of each text; each text is then one sentence.
         layers: As for `embed`; default: the mean of all layers above the embedding.
         groups: Number of clusters; default: the best number, or one.
         max_occurrences: Maximum number of occurrences, evenly sampled.
@@ -340,27 +334,26 @@ def analyze_occurrences(
     groups: int | None = None,
     beside: Sequence[Run] | None = None,
 ) -> SenseAnalysis:
-    """The same for given occurrences."""
+    """Cluster the vectors of these occurrences; the arguments are those of `analyze_senses`."""
     vector_sets = [contextual_vectors(run, sample, layers)]
     if beside is not None:
         vector_sets += [contextual_vectors(other_run, sample) for other_run in beside]
     elif not is_word_table(run):
         vector_sets.append(static_vectors(run, sample))
     notes = list(sample.notes())
-    for senses_of_run in vector_sets:
-        if num_missing := len(sample.occurrences) - len(senses_of_run.occurrences):
-            notes.append(f"{senses_of_run.name}: {num_missing:,} occurrences have no vector of their own")
+    for vectors in vector_sets:
+        if num_missing := len(sample.occurrences) - len(vectors.occurrences):
+            notes.append(f"{vectors.name}: {num_missing:,} occurrences have no vector of their own")
     for other_run in (run, *(beside or ())):
         if not is_word_table(other_run) and other_run.model.encoder.sees == "past":
             notes.append(f"{other_run.name} {CAUSAL_NOTE}")
-    result, *others = [_cluster_occurrences(senses_of_run, sample.word, groups) for senses_of_run in vector_sets]
-    for senses_of_run in (result, *others):
-        if groups is not None and senses_of_run.clustering.num_clusters < groups:
-            reason = f"there are {senses_of_run.clustering.num_distinct} different vectors"
-            notes.append(f"{senses_of_run.name}: no {groups} groups, as {reason}")
-    labels = dict.fromkeys(
-        senses_of_run.sense for senses_of_run in sample.occurrences if senses_of_run.sense is not None
-    )
+    results = [_cluster_occurrences(vectors, sample.word, groups) for vectors in vector_sets]
+    for result in results:
+        if groups is not None and result.clustering.num_clusters < groups:
+            reason = f"there are {result.clustering.num_distinct} different vectors"
+            notes.append(f"{result.name}: no {groups} groups, as {reason}")
+    result, *others = results
+    labels = dict.fromkeys(occurrence.sense for occurrence in sample.occurrences if occurrence.sense is not None)
     return SenseAnalysis(sample.word, result, tuple(others), tuple(labels), tuple(notes))
 
 

@@ -1,4 +1,4 @@
-"""Readable token labels: without the markers of a vocabulary, and with numbered parts of split characters."""
+"""Readable token labels, without the markers of a vocabulary and with numbered pieces of split characters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 START_LABEL, END_LABEL = "(start)", "(end)"
 CONTINUATION_MARK = "·"  # marks a continuation piece
-MAX_CHARACTER_TOKENS = 8  # tokens per character at most: one per byte
+MAX_CHARACTER_TOKENS = 8  # per character
 CONTINUATION_NOTE = f"{CONTINUATION_MARK}x: goes on with the word before it"
 SPLIT_CHARACTER_NOTE = "x 1/2: the first of two pieces of a character"
 SPLIT_CHARACTER_LABEL = re.compile(r".+ \d/\d")
@@ -24,9 +24,9 @@ SPLIT_CHARACTER_LABEL = re.compile(r".+ \d/\d")
 def token_labels(tokenizer: Tokenizer, ids: Sequence[int], boundary_id: int | None = None) -> tuple[str, ...]:
     """Labels of a sequence of tokens.
 
-    Continuation pieces start with "·", pieces that start a word with nothing: neither ## nor a sign for the space.
-    Tokens that form a character only together are numbered parts of it. `boundary_id` is the token around texts,
-    labeled (start) and (end); default: the token with both roles.
+    Continuation pieces start with "·"; other tokens have no marker, neither ## nor a sign for the space. Tokens that
+    are pieces of one character are numbered. `boundary_id` is the token around texts, labeled (start) and (end);
+    default: the token with both roles.
     """
     if boundary_id is None and tokenizer.special_roles.get("start") == tokenizer.special_roles.get("end"):
         boundary_id = tokenizer.special_roles.get("end")
@@ -44,12 +44,12 @@ def token_labels(tokenizer: Tokenizer, ids: Sequence[int], boundary_id: int | No
 
 
 def next_label(tokenizer: Tokenizer, ids: Sequence[int], token_id: int) -> str:
-    """The label of a token after these."""
+    """The label of a token that follows `ids`."""
     return token_labels(tokenizer, [*ids[-1:], token_id])[-1]
 
 
 def resolve_number(value: int, count: int, noun: str, verb: str = "give") -> int:
-    """A number from 1, or from the end if negative; InputError if there is no such one."""
+    """Resolve a number that counts from 1, or from the end if negative; raises InputError if it is out of range."""
     number = value if value > 0 else count + 1 + value
     if value == 0 or not 1 <= number <= count:
         raise InputError(f"there is no {noun} {value}", hint=f"{verb} 1 to {count}, or -1 (the last) to -{count}")
@@ -59,13 +59,12 @@ def resolve_number(value: int, count: int, noun: str, verb: str = "give") -> int
 def label_notes(names: Sequence[str]) -> list[str]:
     """Explanations that these labels need."""
     has_continuation = any(name.startswith(CONTINUATION_MARK) and len(name) > 1 for name in names)
-    return [CONTINUATION_NOTE] * has_continuation + [SPLIT_CHARACTER_NOTE] * any(
-        map(SPLIT_CHARACTER_LABEL.fullmatch, names)
-    )
+    has_split_character = any(map(SPLIT_CHARACTER_LABEL.fullmatch, names))
+    return [CONTINUATION_NOTE] * has_continuation + [SPLIT_CHARACTER_NOTE] * has_split_character
 
 
 def _label(tokenizer: Tokenizer, token_id: int, previous: str) -> tuple[str, str]:
-    """The label, and the text that precedes the next token."""
+    """The label of a token, and the text that precedes the next one."""
     text = readable_token(tokenizer, token_id)
     if token_id in tokenizer.special_ids:
         return text, ""
@@ -75,18 +74,17 @@ def _label(tokenizer: Tokenizer, token_id: int, previous: str) -> tuple[str, str
         return text, text
     if len(text) > 1 and text[0] == "␣" and text[1] not in "␣⏎":
         return text[1:], text
-    return (
-        CONTINUATION_MARK + text if _is_spaced_script(previous[-1:]) and _is_spaced_script(text[:1]) else text
-    ), text
+    is_continuation = _is_spaced_script(previous[-1:]) and _is_spaced_script(text[:1])
+    return (CONTINUATION_MARK + text if is_continuation else text), text
 
 
 def _is_spaced_script(character: str) -> bool:
-    """Whether the script separates words by spaces."""
+    """Whether the character is of a script that separates words by spaces."""
     return character.isalnum() and not is_han(code_points(character)).any()
 
 
 def _split_characters(tokenizer: Tokenizer, ids: Sequence[int]) -> Iterator[tuple[int, tuple[str, str]]]:
-    """Positions of tokens that form characters only together, each with its label and the text."""
+    """Positions of tokens that are pieces of characters, each with its label and the text."""
     if tokenizer.kind != "bytepair":
         return
     token_texts = [

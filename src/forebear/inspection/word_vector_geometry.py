@@ -18,25 +18,23 @@ if TYPE_CHECKING:
     from forebear.inference.run import Run
 
 BAND_MULTIPLIERS = (1, 3)  # bands start at these multiples of powers of ten
-NUM_SAMPLED_WORDS, NUM_NEIGHBORS = 200, 10  # sampled words, and neighbors of each
+NUM_SAMPLED_WORDS, NUM_NEIGHBORS = 200, 10  # words whose neighbors are counted, and neighbors of each
 NUM_EXTREMES = 8  # words listed with the longest and shortest vectors
 
 
 @dataclass(frozen=True)
 class FrequencyBand:
-    """Statistics of the words within a range of counts.
+    """Statistics of the words with `min_count` to `max_count` occurrences: median and quantiles of their norms.
 
-    min_count, max_count  range of counts
-    shortest, longest     10% and 90% quantiles of the norms
-    cosine                mean cosine of two words; None for a single word
+    cosine  mean cosine of two words; None for a single word
     """
 
     min_count: int
     max_count: int
-    words: int
+    num_words: int
     median: float
-    shortest: float
-    longest: float
+    quantile_10: float
+    quantile_90: float
     cosine: float | None
 
     @property
@@ -45,8 +43,9 @@ class FrequencyBand:
         return math.sqrt(max(self.min_count, 1) * self.max_count)
 
     def to_dict(self) -> dict[str, Any]:
-        statistics = {"median": self.median, "tenth": self.shortest, "nine_tenths": self.longest, "alike": self.cosine}
-        data: dict[str, Any] = {"least": self.min_count, "most": self.max_count, "words": self.words}
+        statistics = {"median": self.median, "tenth": self.quantile_10, "nine_tenths": self.quantile_90}
+        statistics |= {"alike": self.cosine}
+        data: dict[str, Any] = {"least": self.min_count, "most": self.max_count, "words": self.num_words}
         return data | {name: None if value is None else round(value, 6) for name, value in statistics.items()}
 
 
@@ -56,7 +55,7 @@ class VectorNorms:
 
     spearman   rank correlation of norms and counts; None if either is constant
     neighbors  correlation of a word's log count with the mean of its neighbors': above 0, neighbors are similarly
-               frequent, whatever they mean; None if counts are constant or no word is nearer than another
+               frequent, whatever they mean; None if counts are constant or all words equally near
     cosine     mean cosine of any two words: above 0, all vectors share a common direction
     """
 
@@ -76,7 +75,7 @@ class VectorNorms:
 
     @property
     def correlations(self) -> tuple[str, str]:
-        """`spearman` and `neighbors` as text, or the reason why there is none."""
+        """`spearman` and `neighbors` as text, or the reason why they are None."""
         reasons = ("all lengths are equal", "no word's neighbours are more frequent than another's")
         if is_constant(self.counts):
             reasons = ("all words were seen equally often",) * 2
@@ -104,7 +103,7 @@ class VectorNorms:
 
 
 def vector_norms(run: Run) -> VectorNorms:
-    """Norms of a run's word vectors; an error if the run has no counts."""
+    """Norms of a run's word vectors; raises InputError if the run has no counts."""
     run.require("neighbours")
     if run.word_table.counts is None:
         hint = "look at a run of word vectors that was trained here (word2vec, glove, …)"
@@ -124,9 +123,9 @@ def lexicon_norms(lexicon: Lexicon) -> VectorNorms:
     bands = []
     for band, (min_count, max_count) in enumerate(edges):
         if num_words := int(np.count_nonzero(band_ids == band)):
-            tenth, median, ninetieth = np.quantile(norms[band_ids == band], (0.1, 0.5, 0.9)).tolist()
+            low, median, high = np.quantile(norms[band_ids == band], (0.1, 0.5, 0.9)).tolist()
             cosine = mean_cosine(sums[band], num_words)
-            bands.append(FrequencyBand(min_count, max_count, num_words, median, tenth, ninetieth, cosine))
+            bands.append(FrequencyBand(min_count, max_count, num_words, median, low, high, cosine))
     return VectorNorms(
         tuple(table.words),
         norms,
@@ -167,8 +166,8 @@ def _neighbor_frequency_correlation(lexicon: Lexicon, counts: np.ndarray) -> flo
 
 # --- Projection to two principal components ---
 
-DEFAULT_NUM_WORDS = 100  # default number of words
-MIN_WORDS, MAX_WORDS = 3, 5000  # minimum and maximum number of points
+DEFAULT_NUM_WORDS = 100
+MIN_WORDS, MAX_WORDS = 3, 5000
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,9 +175,9 @@ class WordProjection:
     """Words in a plane.
 
     points              (n, 2)
-    explained_variance  share of the total variance per axis
-    groups              index of the query word that each word belongs to, as itself or as its neighbor
-    is_query            which words were given; all, if they are the most frequent ones
+    explained_variance  fraction of the total variance per axis
+    groups              index of the query word that each word is, or whose neighbor it is
+    is_query            which words were requested; all, if they are the most frequent ones
     notes               how out-of-vocabulary words were matched
     """
 
@@ -192,11 +191,11 @@ class WordProjection:
 
     @property
     def highlights(self) -> tuple[bool, ...]:
-        """Which words were given, where they stand among their neighbors."""
+        """Which words to highlight: the requested ones, unless there are no others."""
         return (False,) * len(self.words) if all(self.is_query) else self.is_query
 
     def to_dict(self) -> dict[str, Any]:
-        data: dict[str, Any] = {"explained_variance": [round(share, 6) for share in self.explained_variance]}
+        data: dict[str, Any] = {"explained_variance": [round(ratio, 6) for ratio in self.explained_variance]}
         rows = zip(self.words, self.points.tolist(), self.counts, self.groups, self.is_query, strict=True)
         data["words"] = [
             {"word": word, "x": round(x, 6), "y": round(y, 6), "count": count, "group": group, "asked": is_query}
@@ -235,15 +234,15 @@ def project_lexicon(lexicon: Lexicon, words: Sequence[str], top: int, near: int)
     notes = lexicon_notes(matches)
     if lexicon.is_onehot:
         notes += (f"where a word lies here means nothing; {ONEHOT_NOTE}",)
-    match_counts = [
+    match_counts = (
         int(counts[list(match.rows)].min()) if counts is not None and match.rows else None for match in matches
-    ]
+    )
     texts = tuple(match.text for match in matches)
     return WordProjection(texts, points, explained_variance, tuple(match_counts), groups, is_query, notes)
 
 
 def pca_plane(vectors: np.ndarray) -> tuple[np.ndarray, tuple[float, float]]:
-    """(n, 2) first two principal components of (n, D), and their shares of the variance.
+    """(n, 2) first two principal components of (n, D), and the fraction of variance that each explains.
 
     The sign of a component is chosen so that its largest value is positive, which makes plots reproducible.
     """

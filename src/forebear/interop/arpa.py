@@ -1,4 +1,4 @@
-"""ARPA files of n-gram models, read and written: n-grams of each order with log10 probabilities and back-off weights.
+"""Reading and writing ARPA files: the n-grams of each order with log10 probabilities and back-off weights.
 
 In memory, logarithms are natural and one id serves as both <s> and </s>, as in our n-gram models.
 """
@@ -45,7 +45,7 @@ class ArpaSection:
     The highest order has no back-off weights: an empty array.
     """
 
-    rows: np.ndarray  # (size, n) int32
+    ngrams: np.ndarray  # (size, n) int32 word ids
     log_probs: np.ndarray
     backoffs: np.ndarray
     first_line: int
@@ -59,7 +59,7 @@ class ArpaLineReader:
         self.words, self.id_by_word = [UNK, EOS], dict(MARKER_IDS)
         self.block, self.offset, self._blocks = b"", 0, self._read()
 
-    # -- bytes
+    # --- Bytes and lines ---
 
     def _read(self) -> Iterator[bytes]:
         """Blocks of complete lines, each line with its newline."""
@@ -138,10 +138,10 @@ class ArpaLineReader:
         if self.read_line(title).strip() != title:
             raise self.error(f"{title} should stand here, or an n-gram more than the beginning of the file says")
         first_line = self.line_number + 1
-        rows, log_probs, backoffs = self.read_entries(n, size, is_highest)
+        ngrams, log_probs, backoffs = self.read_entries(n, size, is_highest)
         if (self.next_line() or "").strip():
             raise self.error(f"more {n}-grams than the {size} that the beginning of the file says")
-        return ArpaSection(rows, log_probs, backoffs, first_line)
+        return ArpaSection(ngrams, log_probs, backoffs, first_line)
 
     def read_end(self) -> None:
         if (line := self.read_line("\\end\\").strip()) != "\\end\\":
@@ -155,23 +155,23 @@ class ArpaLineReader:
 
     def read_entries(self, n: int, size: int, is_highest: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Word ids (size, n), log10 P and back-off weights (empty for the highest order) of the next lines."""
-        rows, log_probs, backoffs = array("i"), array("d"), array("d")
+        word_ids, log_probs, backoffs = array("i"), array("d"), array("d")
         for _ in range(size):
             line = self.next_line()
             if line is None:
                 raise self.error(f"the file ends before its {size} {n}-grams do", TRUNCATED_HINT)
-            value, words, backoff = self.read_entry(line, n, is_highest)
+            log_prob, words, backoff = self.read_entry(line, n, is_highest)
             if n > 1:
-                rows.extend(self.ngram_ids(words))
+                word_ids.extend(self.ngram_ids(words))
             else:
-                rows.append(self.id_by_word.setdefault(words[0], len(self.words)))
-                if rows[-1] == len(self.words):
+                word_ids.append(self.id_by_word.setdefault(words[0], len(self.words)))
+                if word_ids[-1] == len(self.words):
                     self.words.append(words[0])
-            log_probs.append(value)
+            log_probs.append(log_prob)
             if not is_highest:
                 backoffs.append(backoff)
-        ids = np.frombuffer(rows, np.int32) if rows else np.zeros(0, np.int32)
-        return ids.reshape(-1, n), np.array(log_probs), np.array(backoffs)
+        ngrams = np.frombuffer(word_ids, np.int32) if word_ids else np.zeros(0, np.int32)
+        return ngrams.reshape(-1, n), np.array(log_probs), np.array(backoffs)
 
     def read_entry(self, line: str, n: int, is_highest: bool) -> tuple[float, list[str], float]:
         """log10 P, words and back-off weight (0 if the line has none)."""
@@ -202,12 +202,11 @@ class ArpaLineReader:
         return [EOS_ID if ids[0] == BOS_ID else ids[0], *ids[1:]]
 
 
-# --- The same in blocks, for large files ---
+# --- Parsing in blocks, for large files ---
 #
-# Compiled loops parse regular lines; irregular lines go through `ArpaLineReader`, which parses or rejects them.
+# Compiled loops parse regular lines; `ArpaLineReader` parses or rejects irregular ones.
 
-
-MIN_CAPACITY = 1 << 12  # initial rows; the uncompressed size of a compressed file is unknown
+MIN_CAPACITY = 1 << 12  # initial number of n-grams; the uncompressed size of a compressed file is unknown
 
 
 class ArpaBlockReader(ArpaLineReader):
@@ -218,26 +217,26 @@ class ArpaBlockReader(ArpaLineReader):
     def read_entries(self, n: int, size: int, is_highest: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         # A line takes at least two bytes per field: memory must not depend on what the header declares.
         capacity = min(size, max(MIN_CAPACITY, self.path.stat().st_size // (2 * n + 2)))
-        rows, log_probs = np.empty((capacity, n), np.int32), np.empty(capacity)
+        ngrams, log_probs = np.empty((capacity, n), np.int32), np.empty(capacity)
         backoffs, words, num_read = None if is_highest else np.empty(capacity), [], 0
         while num_read < size:
             if not self.has_more():
                 raise self.error(f"the file ends before its {size} {n}-grams do", TRUNCATED_HINT)
             if num_read == len(log_probs):
-                _resize_arrays(min(size, 2 * num_read), rows, log_probs, backoffs)
+                _resize_arrays(min(size, 2 * num_read), ngrams, log_probs, backoffs)
             block_backoffs = None if backoffs is None else backoffs[num_read:]
             if n == 1:
                 words += self._read_unigram_lines(log_probs[num_read:], block_backoffs)
                 num_read = len(words)
             else:
-                num_read += self._read_ngram_lines(rows[num_read:], log_probs[num_read:], block_backoffs)
-        _resize_arrays(size, rows, log_probs, backoffs)
+                num_read += self._read_ngram_lines(ngrams[num_read:], log_probs[num_read:], block_backoffs)
+        _resize_arrays(size, ngrams, log_probs, backoffs)
         if n == 1:
-            rows[:, 0] = self._assign_word_ids(words)
-        return rows, log_probs, np.zeros(0) if backoffs is None else backoffs
+            ngrams[:, 0] = self._assign_word_ids(words)
+        return ngrams, log_probs, np.zeros(0) if backoffs is None else backoffs
 
     def _read_unigram_lines(self, log_probs: np.ndarray, backoffs: np.ndarray | None) -> list[str]:
-        """The words of the next unigram lines; fills the arrays with their values."""
+        """Fill the arrays with the values of the next unigram lines; returns their words."""
         from forebear.kernels.arpa import parse_unigram_lines
 
         text = np.frombuffer(self.block, np.uint8)
@@ -259,24 +258,24 @@ class ArpaBlockReader(ArpaLineReader):
         self.line_number, self.offset = self.line_number + count, offset
         return words
 
-    def _read_ngram_lines(self, rows: np.ndarray, log_probs: np.ndarray, backoffs: np.ndarray | None) -> int:
-        """Fills the arrays with the n-grams of the next lines; returns their number."""
+    def _read_ngram_lines(self, ngrams: np.ndarray, log_probs: np.ndarray, backoffs: np.ndarray | None) -> int:
+        """Fill the arrays with the n-grams of the next lines; returns their number."""
         from forebear.kernels.arpa import parse_ngram_lines
 
         text = np.frombuffer(self.block, np.uint8)
-        count, offset, irregular = parse_ngram_lines(text, self.offset, self.word_table, rows, log_probs, backoffs)
-        if len(irregular) and len(self.id_by_word) == len(MARKER_IDS):  # the loops have a hash table of their own
+        count, offset, irregular = parse_ngram_lines(text, self.offset, self.word_table, ngrams, log_probs, backoffs)
+        if len(irregular) and len(self.id_by_word) == len(MARKER_IDS):  # the compiled loops use a separate hash table
             self.id_by_word.update((word, word_id) for word_id, word in enumerate(self.words) if word_id > EOS_ID)
         for row, line in self._irregular_lines(irregular, count):
-            log_probs[row], words, weight = self.read_entry(line, rows.shape[1], backoffs is None)
-            rows[row] = self.ngram_ids(words)
+            log_probs[row], words, weight = self.read_entry(line, ngrams.shape[1], backoffs is None)
+            ngrams[row] = self.ngram_ids(words)
             if backoffs is not None:
                 backoffs[row] = weight
         self.line_number, self.offset = self.line_number + count, offset
         return count
 
     def _irregular_lines(self, irregular: np.ndarray, num_valid: int) -> Iterator[tuple[int, str]]:
-        """Irregular lines with their rows; sets the line number to theirs while they are processed."""
+        """Yield irregular lines with their rows; the line number is theirs while they are processed."""
         block_line = self.line_number
         for row, start in irregular.tolist():
             if row < num_valid:
@@ -285,7 +284,7 @@ class ArpaBlockReader(ArpaLineReader):
         self.line_number = block_line
 
     def _assign_word_ids(self, words: list[str]) -> np.ndarray:
-        """Assigns ids to all words of the unigram section and builds the hash table."""
+        """Assign ids to all words of the unigram section and build the hash table."""
         from forebear.kernels.arpa import build_word_table
 
         ids = np.zeros(len(words), np.int32)
@@ -301,7 +300,7 @@ class ArpaBlockReader(ArpaLineReader):
 
 
 def _resize_arrays(size: int, *arrays: np.ndarray | None) -> None:
-    """Resizes arrays in place; nothing else may refer to their memory."""
+    """Resize arrays in place; nothing else may refer to their memory."""
     for values in arrays:
         if values is not None and len(values) != size:
             values.resize((size, *values.shape[1:]), refcheck=False)
@@ -311,9 +310,9 @@ def _resize_arrays(size: int, *arrays: np.ndarray | None) -> None:
 
 ARPA_MARKERS = tuple(MARKER_IDS)
 LOG10_ZERO = -99.0  # represents log10 of 0, as in SRILM; no real count comes near it
-COMPILED_MIN_BYTES = 1 << 22  # smaller files are read faster than the compiled loops load
-COMPILED_MIN_NGRAMS = 1 << 19  # fewer n-grams are written faster than the compiled loops load
-BLOCK_NGRAMS = 1 << 16  # written at once
+COMPILED_MIN_BYTES = 1 << 22  # below, reading takes less time than loading the compiled loops
+COMPILED_MIN_NGRAMS = 1 << 19  # below, writing takes less time than loading the compiled loops
+BLOCK_NGRAMS = 1 << 16  # n-grams per written block
 MISSING_UNK_LOG_PROB = -100.0  # log10 P of unknown words if a file has no <unk>, as in KenLM
 
 
@@ -337,10 +336,7 @@ class ArpaModel:
 
 
 def escape_word(word: str) -> str:
-    r"""The word as it can be written in a file: whitespace, control characters and \ become \u0020 and the like.
-
-    So does the < of a word that equals a marker.
-    """
+    r"""Replace whitespace, control characters, \ and the < of a word that equals a marker by \u0020 and the like."""
     if word in ARPA_MARKERS:
         return r"\u003c" + word[1:]
     if word.isprintable() and " " not in word and "\\" not in word:
@@ -354,7 +350,7 @@ def _escape_character(character: str) -> str:
 
 
 def unescape_word(word: str) -> str:
-    """The original word. An escaped marker stays escaped, so that it is not taken for the marker here either."""
+    """The original word. An escaped marker stays escaped, so that it is not mistaken for the marker."""
 
     def unescape(match: re.Match[str]) -> str:
         character = chr(int(match[1], 16))
@@ -375,7 +371,7 @@ def write_arpa(
     *,
     eos_id: int,
     unk_id: int | None,
-    quickly: bool | None = None,
+    use_compiled: bool | None = None,
 ) -> None:
     """Write an ARPA file atomically; compressed if its name ends in .gz or .zst.
 
@@ -386,55 +382,45 @@ def write_arpa(
         backoffs: Per order except the highest, natural log back-off weights.
         eos_id: The token that serves as both <s> and </s>.
         unk_id: The unknown token; None writes an <unk> of probability 0.
-        quickly: Use compiled loops (same bytes). None: if there are many n-grams.
+        use_compiled: Use compiled loops (same bytes); None: if there are many n-grams.
     """
     escaped_words = [*map(escape_word, words), BOS, UNK]
     bos_id = len(words)
     escaped_words[eos_id] = EOS
     escaped_words[unk_id if unk_id is not None else -1] = UNK
-    for rows in ngrams:
-        if rows.size and not 0 <= rows.min() <= rows.max() < len(words):
+    for order_ngrams in ngrams:
+        if order_ngrams.size and not 0 <= order_ngrams.min() <= order_ngrams.max() < len(words):
             raise ForebearError(f"n-grams hold ids outside 0 to {len(words) - 1}, and there are no other words")
     # <s> becomes a separate word that is never predicted and takes over the back-off weight of </s>.
     unigrams = np.append(ngrams[0], [[bos_id]] if unk_id is not None else [[bos_id], [bos_id + 1]], axis=0)
     marker_values = np.zeros(len(unigrams) - len(ngrams[0]))
-    rows_and_log_probs = [
-        (unigrams, np.append(log_probs[0], marker_values - np.inf)),
-        *zip(ngrams[1:], log_probs[1:], strict=True),
-    ]
-    backoffs_by_order = [
-        None if n == len(rows_and_log_probs) else backoffs[n - 1] for n in range(1, len(rows_and_log_probs) + 1)
-    ]
-    if backoffs_by_order[0] is not None:
-        backoffs_by_order[0] = np.append(backoffs_by_order[0], marker_values)
-        eos_rows = unigrams[:, 0] == eos_id
-        backoffs_by_order[0][unigrams[:, 0] == bos_id], backoffs_by_order[0][eos_rows] = (
-            backoffs_by_order[0][eos_rows],
-            0.0,
-        )
+    all_ngrams = [unigrams, *ngrams[1:]]
+    all_log_probs = [np.append(log_probs[0], marker_values - np.inf), *log_probs[1:]]
+    all_backoffs: list[np.ndarray | None] = [*backoffs[: len(ngrams) - 1], None]
+    if all_backoffs[0] is not None:
+        all_backoffs[0] = unigram_backoffs = np.append(all_backoffs[0], marker_values)
+        is_eos = unigrams[:, 0] == eos_id
+        unigram_backoffs[unigrams[:, 0] == bos_id] = unigram_backoffs[is_eos]
+        unigram_backoffs[is_eos] = 0.0
     format_block: Callable[..., bytes | memoryview] = partial(format_lines, escaped_words)
-    if quickly or (quickly is None and sum(map(len, ngrams)) >= COMPILED_MIN_NGRAMS):
+    if use_compiled or (use_compiled is None and sum(map(len, ngrams)) >= COMPILED_MIN_NGRAMS):
         from forebear.kernels.arpa import format_ngram_lines, word_bytes
 
         format_block = partial(format_ngram_lines, word_bytes(escaped_words))
     with atomic_compressed_file(path) as file:
-        header_counts = "".join(f"ngram {n}={len(rows)}\n" for n, (rows, _) in enumerate(rows_and_log_probs, start=1))
+        header_counts = "".join(f"ngram {n}={len(order)}\n" for n, order in enumerate(all_ngrams, start=1))
         file.write(f"{DATA_HEADER}\n{header_counts}".encode())
-        for n, ((rows, order_log_probs), order_backoffs) in enumerate(
-            zip(rows_and_log_probs, backoffs_by_order, strict=True), start=1
-        ):
+        orders = zip(all_ngrams, all_log_probs, all_backoffs, strict=True)
+        for n, (order_ngrams, order_log_probs, order_backoffs) in enumerate(orders, start=1):
             file.write(f"\n\\{n}-grams:\n".encode())
-            for start in range(0, len(rows), BLOCK_NGRAMS):
+            for start in range(0, len(order_ngrams), BLOCK_NGRAMS):
                 block = slice(start, start + BLOCK_NGRAMS)
-                ngram_rows = np.array(rows[block], np.int32)
+                word_ids = np.array(order_ngrams[block], np.int32)
                 if n > 1:
-                    ngram_rows[ngram_rows[:, 0] == eos_id, 0] = bos_id
+                    word_ids[word_ids[:, 0] == eos_id, 0] = bos_id
                 log10_probs = _to_log10(np.minimum(order_log_probs[block], 0))  # rounding may exceed 0
-                file.write(
-                    format_block(
-                        ngram_rows, log10_probs, None if order_backoffs is None else _to_log10(order_backoffs[block])
-                    )
-                )
+                log10_backoffs = None if order_backoffs is None else _to_log10(order_backoffs[block])
+                file.write(format_block(word_ids, log10_probs, log10_backoffs))
         file.write(b"\n\\end\\\n")
 
 
@@ -442,10 +428,10 @@ def _to_log10(log_probs: np.ndarray) -> np.ndarray:
     return np.maximum(log_probs / math.log(10), LOG10_ZERO)
 
 
-def format_lines(names: list[str], rows: np.ndarray, log_probs: np.ndarray, backoffs: np.ndarray | None) -> bytes:
+def format_lines(words: list[str], ngrams: np.ndarray, log_probs: np.ndarray, backoffs: np.ndarray | None) -> bytes:
     """The lines of n-grams (size, n); the reference implementation of `kernels.arpa.format_ngram_lines`."""
-    words = [map(names.__getitem__, column.tolist()) for column in rows.T]
-    fields = [map("%.9g".__mod__, log_probs.tolist()), map(" ".join, zip(*words, strict=True))]
+    columns = [map(words.__getitem__, column.tolist()) for column in ngrams.T]
+    fields = [map("%.9g".__mod__, log_probs.tolist()), map(" ".join, zip(*columns, strict=True))]
     if backoffs is not None:
         fields.append(map("%.9g".__mod__, backoffs.tolist()))
     return "".join(line + "\n" for line in map("\t".join, zip(*fields, strict=True))).encode()
@@ -454,24 +440,24 @@ def format_lines(names: list[str], rows: np.ndarray, log_probs: np.ndarray, back
 # --- Reading ---
 
 
-def read_arpa(path: str | os.PathLike[str], *, quickly: bool | None = None) -> ArpaModel:
+def read_arpa(path: str | os.PathLike[str], *, use_compiled: bool | None = None) -> ArpaModel:
     """Read an ARPA file (plain, gzip or zstd); errors name the line.
 
-    quickly  use compiled loops (same result); None: if the file is large
+    use_compiled  use compiled loops (same result); None: if the file is large
     """
     path = Path(path)
-    if quickly is None:
-        quickly = path.is_file() and path.stat().st_size >= COMPILED_MIN_BYTES
-    reader = ArpaBlockReader(path) if quickly else ArpaLineReader(path)
+    if use_compiled is None:
+        use_compiled = path.is_file() and path.stat().st_size >= COMPILED_MIN_BYTES
+    reader = ArpaBlockReader(path) if use_compiled else ArpaLineReader(path)
     sizes = reader.read_header()
     unigrams, notes = _merge_sentence_markers(path, reader.read_section(1, sizes[0], len(sizes) == 1))
     sections = [unigrams, *(reader.read_section(n, size, n == len(sizes)) for n, size in enumerate(sizes[1:], start=2))]
     reader.read_end()
-    _check_ngrams(path, sections, len(reader.words), quickly)
+    _check_ngrams(path, sections, len(reader.words), use_compiled)
     log_probs, backoffs = [section.log_probs for section in sections], [section.backoffs for section in sections[:-1]]
-    # Except for unknown words, which many files hold impossible.
-    num_zeros = -int((log_probs[0][sections[0].rows[:, 0] == 0] == LOG10_ZERO).sum())
-    for values in (*log_probs, *backoffs):  # in place: copies would determine the peak of memory
+    # Not counting the unknown word, to which many files give probability 0.
+    num_zeros = -int((log_probs[0][sections[0].ngrams[:, 0] == 0] == LOG10_ZERO).sum())
+    for values in (*log_probs, *backoffs):  # in place: copies would raise the peak memory
         is_zero = values == LOG10_ZERO
         num_zeros += int(is_zero.sum())
         values[is_zero] = -np.inf
@@ -480,13 +466,13 @@ def read_arpa(path: str | os.PathLike[str], *, quickly: bool | None = None) -> A
     if num_zeros:
         subject = "1 number of the file is" if num_zeros == 1 else f"{num_zeros:,} numbers of the file are"
         notes.append(f"{subject} {LOG10_ZERO:g}, which stands for a probability or weight of 0")
-    words, rows = [unescape_word(word) for word in reader.words], [section.rows for section in sections]
-    return ArpaModel(words, rows, log_probs, backoffs, notes)
+    words = [unescape_word(word) for word in reader.words]
+    return ArpaModel(words, [section.ngrams for section in sections], log_probs, backoffs, notes)
 
 
 def _merge_sentence_markers(path: Path, section: ArpaSection) -> tuple[ArpaSection, list[str]]:
     """Unigrams with <s> merged into </s>: the probability of </s>, the back-off weight of <s>."""
-    ids = section.rows[:, 0]
+    ids = section.ngrams[:, 0]
     known_ids, first_rows = np.unique(ids, return_index=True)
     if len(known_ids) < len(ids):
         duplicate = int(np.delete(np.arange(len(ids)), first_rows).min())
@@ -497,8 +483,8 @@ def _merge_sentence_markers(path: Path, section: ArpaSection) -> tuple[ArpaSecti
         raise InputError(f"no {BOS} or no {EOS} among the single words", file=path, line=section.first_line, hint=hint)
     backoffs = section.backoffs.copy() if len(section.backoffs) else np.zeros(len(ids))
     backoffs[row_of[EOS_ID]] = backoffs[row_of[BOS_ID]]
-    is_kept = ids != BOS_ID
-    ids, log_probs, backoffs, notes = ids[is_kept], section.log_probs[is_kept], backoffs[is_kept], []
+    is_word = ids != BOS_ID
+    ids, log_probs, backoffs, notes = ids[is_word], section.log_probs[is_word], backoffs[is_word], []
     if 0 not in row_of:
         notes.append(f"the file has no {UNK}: unknown words get log10 P = {MISSING_UNK_LOG_PROB:g}, as KenLM does")
         ids, backoffs = np.append(ids, np.int32(0)), np.append(backoffs, 0.0)
@@ -508,14 +494,14 @@ def _merge_sentence_markers(path: Path, section: ArpaSection) -> tuple[ArpaSecti
     return ArpaSection(ids[:, None], log_probs, backoffs, section.first_line), notes
 
 
-def _check_ngrams(path: Path, sections: list[ArpaSection], vocab_size: int, quickly: bool) -> None:
-    """Checks that every n-gram occurs once and its prefix has an entry; lookup relies on both."""
+def _check_ngrams(path: Path, sections: list[ArpaSection], vocab_size: int, use_compiled: bool) -> None:
+    """Check that every n-gram occurs once and its prefix has an entry; lookup relies on both."""
     check: Callable[[list[Any], np.ndarray], tuple[int, int]] = partial(check_prefixes, vocab_size)
-    if quickly:
+    if use_compiled:
         from forebear.kernels.arpa import check_ngram_prefixes as check
     keys_by_order: list[Any] = []
     for n, section in enumerate(sections[1:], start=2):
-        orphan, duplicate = check(keys_by_order, section.rows)
+        orphan, duplicate = check(keys_by_order, section.ngrams)
         if orphan >= 0 or duplicate >= 0:
             message = f"the first {n - 1} words of this n-gram have no entry of their own"
             message = message if orphan >= 0 else "this n-gram is there twice"
@@ -523,19 +509,19 @@ def _check_ngrams(path: Path, sections: list[ArpaSection], vocab_size: int, quic
             raise InputError(message, file=path, line=line, hint=REPAIR_HINT)
 
 
-def check_prefixes(vocab_size: int, keys_by_order: list[np.ndarray], rows: np.ndarray) -> tuple[int, int]:
+def check_prefixes(vocab_size: int, keys_by_order: list[np.ndarray], ngrams: np.ndarray) -> tuple[int, int]:
     """The first n-gram (size, n) without an entry for its prefix, and the first duplicate; -1 if there is none.
 
     `keys_by_order` is extended by the sorted keys prefix · vocab_size + word of this order.
     """
-    prefix_ids, is_orphan = rows[:, 0].astype(np.int64), np.zeros(len(rows), bool)
+    prefix_ids, is_orphan = ngrams[:, 0].astype(np.int64), np.zeros(len(ngrams), bool)
     for column, keys in enumerate(keys_by_order, start=1):
-        targets = prefix_ids * vocab_size + rows[:, column]
+        targets = prefix_ids * vocab_size + ngrams[:, column]
         prefix_ids = np.searchsorted(keys, targets)
         is_orphan |= np.append(keys, -1)[prefix_ids] != targets
     if is_orphan.any():
         return int(np.argmax(is_orphan)), -1
-    keys = prefix_ids * vocab_size + rows[:, -1]
+    keys = prefix_ids * vocab_size + ngrams[:, -1]
     order = np.argsort(keys, kind="stable")
     keys_by_order.append(keys[order])
     duplicates = order[1:][np.diff(keys_by_order[-1]) == 0]

@@ -1,4 +1,4 @@
-"""Import and export of runs: Hugging Face, ELMo, ARPA and word vectors both ways, OpenAI's GPT in, ONNX out."""
+"""Import and export of runs: Hugging Face, ELMo, ARPA and word vectors; import of OpenAI's GPT; export to ONNX."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 from forebear.data.io.atomic import explain_disk_errors, new_folder, share_permissions
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import ForebearError, InputError
-from forebear.interop import elmo_hdf5 as recurrent
-from forebear.interop import word_vectors
-from forebear.interop.foreign_files import tokenizer_of_spaced_words
+from forebear.interop import elmo_hdf5, word_vectors
+from forebear.interop.foreign_files import whitespace_tokenizer
 from forebear.interop.hf_tasks import check_input_format, exported_task, imported_task
 from forebear.interop.word_vectors import VectorFileOptions, export_vectors, import_vectors, vector_export_note
 from forebear.registry import model_spec
@@ -25,7 +24,7 @@ from forebear.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from forebear.interop.exportable import ExportableRun
-    from forebear.interop.huggingface import ForeignCheckpoint
+    from forebear.interop.huggingface import ImportedCheckpoint
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 MODEL_FILE_SUFFIXES = ".vec .txt .bin .arpa .safetensors .gz .zst .zip .npy .npz .tsv .hdf5".split()
@@ -44,7 +43,7 @@ def import_model(
     Args:
         source: A Hugging Face folder or Hub name, a published ELMo or GPT, an ARPA file or a word-vector file.
         to: The run folder to create.
-        heads: Number of attention heads, for GPT as published by OpenAI, whose files do not say.
+        heads: Number of attention heads, for GPT as published by OpenAI, whose files do not contain it.
         task: For a folder with a classifier: "classification" or "pairs"; "none" drops the task head.
         vectors: Options for word-vector files.
     """
@@ -53,7 +52,7 @@ def import_model(
     path, target = Path(source), Path(to)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError("exists already", file=target, hint="choose another folder with --to")
-    is_openai_or_recurrent = openai_gpt_weights.is_openai_gpt(path) or recurrent.is_elmo_or_lstm_npz(path)
+    is_openai_or_recurrent = openai_gpt_weights.is_openai_gpt(path) or elmo_hdf5.is_elmo_or_lstm_npz(path)
     if task is not None and path.exists() and (path.is_file() or is_openai_or_recurrent):
         raise InputError("--task is for Hugging Face's folders; others have none", file=source, hint="leave it out")
     if path.exists() and openai_gpt_weights.is_openai_gpt(path):
@@ -66,9 +65,9 @@ def import_model(
     if not path.exists() and ("form" in vectors or not is_hub_name):
         hint = f"check its name and place; give {ACCEPTED_SOURCES}"
         raise InputError("there is no such folder or file", file=source, hint=hint)
-    if "form" not in vectors and recurrent.is_elmo_or_lstm_npz(path):
+    if "form" not in vectors and elmo_hdf5.is_elmo_or_lstm_npz(path):
         _reject_vector_options(source, vectors)
-        return recurrent.import_elmo_or_lstm_npz(path, target)
+        return elmo_hdf5.import_elmo_or_lstm_npz(path, target)
     file_format = vectors.get("form") or word_vectors.detect_vector_format(path)
     if file_format is not None:
         return import_vectors(path, target, **{**vectors, "form": file_format})
@@ -85,14 +84,14 @@ def import_model(
 
 
 def _reject_vector_options(source: str, options: VectorFileOptions) -> None:
-    """Rejects options for word vectors if the source is something else."""
+    """Reject options for word vectors if the source is something else."""
     if unused := [name for name in ("limit", "on_bad_bytes") if name in options]:
         message = f"--{unused[0].replace('_', '-')} is for word vectors, and this is no file of them"
         raise InputError(message, file=source, hint="leave it out, or say with --format what the file is")
 
 
 def _create_imported_run(
-    target: Path, checkpoint: ForeignCheckpoint, tokenizer: Tokenizer, source: str, path: Path, task: str | None = None
+    target: Path, checkpoint: ImportedCheckpoint, tokenizer: Tokenizer, source: str, path: Path, task: str | None = None
 ) -> RunFolder:
     from forebear.interop import huggingface
 
@@ -163,16 +162,16 @@ def _import_arpa(path: Path, target: Path, head: bytes) -> RunFolder:
         hint = f"say with --format what vectors they are ({formats}); text is trained on with forebear pretrain"
         raise InputError(message, file=path, hint=hint)
     model = arpa.read_arpa(path)
-    # If a word equals a marker, it keeps that name and the marker is renamed.
-    markers_by_escape = {arpa.escape_word(mark): mark for mark in arpa.ARPA_MARKERS}
-    names = [markers_by_escape.get(word, word) for word in model.words]
-    if names != model.words:
-        for token_id, name in ((model.unk_id, "[UNK]"), (model.eos_id, "[SEP]")):
-            while name in model.words:
-                name = f"[{name}]"
-            names[token_id] = name
-    special_tokens = {"unknown": names[model.unk_id], "end": names[model.eos_id]}
-    tokenizer = tokenizer_of_spaced_words(names, special_tokens, path)
+    # If a word equals a marker, the word keeps its spelling and the marker is renamed.
+    marker_by_escape = {arpa.escape_word(marker): marker for marker in arpa.ARPA_MARKERS}
+    tokens = [marker_by_escape.get(word, word) for word in model.words]
+    if tokens != model.words:
+        for token_id, token in ((model.unk_id, "[UNK]"), (model.eos_id, "[SEP]")):
+            while token in model.words:
+                token = f"[{token}]"
+            tokens[token_id] = token
+    special_tokens = {"unknown": tokens[model.unk_id], "end": tokens[model.eos_id]}
+    tokenizer = whitespace_tokenizer(tokens, special_tokens, path)
     spec = model_spec("ngram")(order=len(model.ngrams), smoothing="given", unit="sentence")  # pyright: ignore[reportCallIssue]
     network = spec.build(tokenizer)
     network.load_probabilities(model.ngrams, model.log_probs, model.backoffs)
@@ -183,12 +182,12 @@ def _import_arpa(path: Path, target: Path, head: bytes) -> RunFolder:
 
 
 def default_export_format(run: ExportableRun) -> str:
-    """The format in which this run is exported if no other is requested; "" if there is none."""
+    """The format in which this run is exported unless another is requested; "" if it cannot be exported."""
     return next(iter(_exporters(run.folder)), "")
 
 
 def export_run(run: ExportableRun, file_format: str, to: str) -> Path:
-    """Export a run in another program's format; returns the path. Notes on what was left out go to `run.notes`."""
+    """Export a run in another program's format; returns the path. Notes on what is missing are added to `run.notes`."""
     target, exporters = Path(to), _exporters(run.folder)
     run.folder.require_float_weights("quantised: other programs have their own small integers", "export")
     if file_format not in exporters:
@@ -224,15 +223,12 @@ def _export_alternatives(run: ExportableRun) -> str:
 
 
 def export_note(run: ExportableRun, file_format: str, to: str | Path) -> str:
-    """A note to show before word vectors are exported; "" if there is nothing to say."""
+    """A note to show before word vectors are exported, or ""."""
     return vector_export_note(run, file_format, Path(to)) if file_format in _exporters(run.folder) else ""
 
 
 def _exporters(folder: RunFolder) -> dict[str, Callable[[ExportableRun, Path], list[str]]]:
-    """The writers that this run can use, by format; the first is its default.
-
-    They return notes on what a file cannot hold.
-    """
+    """The export functions for this run, by format; the first is its default. They return notes on the file."""
     from forebear.interop.hf_architectures import ARCHITECTURES
 
     name, spec, is_adapted = folder.metadata["milestone"], folder.spec, folder.task is not None
@@ -240,14 +236,13 @@ def _exporters(folder: RunFolder) -> dict[str, Callable[[ExportableRun, Path], l
     if name == "ngram" and not is_adapted:
         exporters["arpa"] = _export_arpa
     if name == "elmo" and not is_adapted:
-        exporters["elmo"] = recurrent.export_elmo
+        exporters["elmo"] = elmo_hdf5.export_elmo
     if name in ARCHITECTURES:
         exporters |= {"huggingface": _export_huggingface, "onnx": _export_onnx}
-    has_vectors = spec.learning == "descending" or (spec.learning == "sweeping" and not is_adapted)  # one for each word
+    has_vectors = spec.learning == "descending" or (spec.learning == "sweeping" and not is_adapted)
     if has_vectors and spec.learns_from == "text" and folder.tokenizer.kind == "words":
-        exporters |= {
-            file_format: partial(export_vectors, file_format=file_format) for file_format in word_vectors.VECTOR_FORMATS
-        }
+        formats = word_vectors.VECTOR_FORMATS
+        exporters |= {file_format: partial(export_vectors, file_format=file_format) for file_format in formats}
     return exporters
 
 
@@ -295,7 +290,7 @@ def _export_arpa(run: ExportableRun, target: Path) -> list[str]:
         value = f"log10 P = {arpa.LOG10_ZERO:g}, as SRILM does"
         readers = "forebear import reads it so, KenLM takes it for a very small probability"
         notes.append(f"what is impossible to the run is written as {value}: {readers}")
-    # Ordinary words that readers of ARPA files would take for markers.
+    # Ordinary words that other programs would mistake for markers.
     ordinary_words = {word for token_id, word in enumerate(words) if token_id not in tokenizer.special_ids}
     return notes + [
         f"the word {word} is written as {arpa.escape_word(word)}: other programs take {word} for a mark of their own, "

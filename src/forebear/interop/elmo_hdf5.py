@@ -1,8 +1,8 @@
-"""ELMo as published by bilm-tf and AllenNLP, read and written: options.json, HDF5 weights and an optional vocabulary.
+"""Reading and writing ELMo as published by bilm-tf and AllenNLP: options.json, HDF5 weights, an optional vocabulary.
 
 Their gates are in the order i, g, f, o, and 1 is added to the forget-gate bias at run time; ours are in torch's order
-i, f, g, o, with nothing added. Weights that were imported survive export and re-import bit by bit. A forget-gate bias
-that was learned here may change by 1e-7, because subtracting 1 rounds.
+i, f, g, o, with nothing added. Imported weights survive export and re-import bit by bit; a forget-gate bias that was
+learned here may change by 1e-7, because subtracting 1 rounds. An LSTM in a NumPy archive is imported here too.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import ForebearError, InputError, join_errors
 from forebear.interop import lstm_npz
 from forebear.interop.elmo_options import (
-    CHARACTER_TABLE,
+    CHARACTER_EMBEDDING,
     CHARACTERS,
     OPTIONS_FILE,
     PROJECTION,
     SOFTMAX_ARRAYS,
-    TOKEN_TABLE,
+    TOKEN_EMBEDDING,
     VOCABULARY_FILE,
     WEIGHTS_FILE,
     ElmoFiles,
@@ -44,8 +44,8 @@ from forebear.interop.foreign_files import (
     format_shape,
     read_word_list,
     reorder_gates,
-    shape_faults,
-    tokenizer_of_spaced_words,
+    shape_mismatches,
+    whitespace_tokenizer,
 )
 from forebear.registry import model_spec
 from forebear.training.create_finished_run import create_run
@@ -54,11 +54,11 @@ if TYPE_CHECKING:
     from forebear.interop.exportable import ExportableRun
     from forebear.training.run_folder import RunFolder
 
-# --- The vocabulary as ELMo's programs expect it: a word per line, with <S>, </S> and <UNK> ---
+# --- Vocabulary file of bilm-tf and AllenNLP: a word per line, with <S>, </S> and <UNK> ---
 
 ELMO_MARKERS = {"start": "<S>", "end": "</S>", "unknown": "<UNK>"}  # by our roles
 UNPREDICTABLE_SCORE = -1e4  # logit of a word that is never predicted
-# rows of the character table for the beginning and the end of a sentence
+# Rows of the character embedding for the beginning and the end of a sentence.
 BOS_CHARACTER_ROW = 256
 EOS_CHARACTER_ROW = 257
 SOFTMAX_WEIGHT, SOFTMAX_BIAS = "heads.next.softmax.scores.weight", "heads.next.softmax.scores.bias"
@@ -91,40 +91,38 @@ def _vocabulary_line(token: str) -> str:
 def add_marker_rows(
     tensors: Mapping[str, np.ndarray], lines: Sequence[str], eos_id: int, *, shared_boundary: bool
 ) -> dict[str, np.ndarray]:
-    """The tensors with a row for each line, also for markers that our vocabulary lacks.
+    """Extend the tensors to one row per line, including markers that our vocabulary lacks.
 
-    Added markers are embedded like the end token and never predicted. `shared_boundary`: texts begin with the end
-    token here, so <S> is embedded like it.
+    Added markers are embedded like the end token and never predicted. `shared_boundary`: texts also begin with the end
+    token, so <S> is embedded like it.
     """
     extended_tensors = dict(tensors)
     bos_row = lines.index(ELMO_MARKERS["start"])
-    if (token_table := extended_tensors.get(TOKEN_TABLE)) is not None:
-        extra_rows = np.repeat(token_table[eos_id : eos_id + 1], len(lines) - len(token_table), 0)
-        extended_tensors[TOKEN_TABLE] = token_table = np.concatenate([token_table, extra_rows])
+    if (tokens := extended_tensors.get(TOKEN_EMBEDDING)) is not None:
+        extra_rows = np.repeat(tokens[eos_id : eos_id + 1], len(lines) - len(tokens), 0)
+        extended_tensors[TOKEN_EMBEDDING] = tokens = np.concatenate([tokens, extra_rows])
         if shared_boundary:
-            token_table[bos_row] = token_table[eos_id]
-    if shared_boundary and (character_table := extended_tensors.get(CHARACTER_TABLE)) is not None:
-        extended_tensors[CHARACTER_TABLE] = character_table = character_table.copy()
-        character_table[BOS_CHARACTER_ROW] = character_table[EOS_CHARACTER_ROW]
-    if (softmax_weight := extended_tensors.get(SOFTMAX_WEIGHT)) is not None and (
-        num_extra := len(lines) - len(softmax_weight)
-    ):
-        extended_tensors[SOFTMAX_WEIGHT] = np.concatenate(
-            [softmax_weight, np.zeros((num_extra, softmax_weight.shape[1]), np.float32)]
-        )
+            tokens[bos_row] = tokens[eos_id]
+    if shared_boundary and (characters := extended_tensors.get(CHARACTER_EMBEDDING)) is not None:
+        extended_tensors[CHARACTER_EMBEDDING] = characters = characters.copy()
+        characters[BOS_CHARACTER_ROW] = characters[EOS_CHARACTER_ROW]
+    weight = extended_tensors.get(SOFTMAX_WEIGHT)
+    if weight is not None and (num_extra := len(lines) - len(weight)):
+        extra_weight = np.zeros((num_extra, weight.shape[1]), np.float32)
+        extended_tensors[SOFTMAX_WEIGHT] = np.concatenate([weight, extra_weight])
         extra_bias = np.full(num_extra, UNPREDICTABLE_SCORE, np.float32)
         extended_tensors[SOFTMAX_BIAS] = np.append(extended_tensors[SOFTMAX_BIAS], extra_bias)
     return extended_tensors
 
 
 def drop_extra_rows(tensors: Mapping[str, np.ndarray], vocab_size: int) -> dict[str, np.ndarray]:
-    """The tensors without the rows after the first `vocab_size` words."""
-    by_word = (TOKEN_TABLE, SOFTMAX_WEIGHT, SOFTMAX_BIAS)
-    return {name: value[:vocab_size] if name in by_word else value for name, value in tensors.items()}
+    """Cut the tensors with a row per word to the first `vocab_size` words."""
+    with_word_rows = (TOKEN_EMBEDDING, SOFTMAX_WEIGHT, SOFTMAX_BIAS)
+    return {name: value[:vocab_size] if name in with_word_rows else value for name, value in tensors.items()}
 
 
-GATE_ORDER = (0, 2, 1, 3)  # i g f o as i f g o, and back again
-MAX_FAULTS = 200  # listed in an error
+GATE_ORDER = (0, 2, 1, 3)  # i, g, f, o → i, f, g, o, and back
+MAX_ERRORS = 200
 ALLENNLP_MAX_CHARACTERS = 50  # per word, whatever the options say
 MISMATCH_HINT = "take both from the same publisher, or fetch them again"
 
@@ -134,8 +132,8 @@ class ElmoCheckpoint:
     """A published ELMo, converted.
 
     fields           settings of our model
-    tensors          by our names, float32; the softmax only if there is a word for each of its rows
-    words            the vocabulary in the order of the softmax, if there is one
+    tensors          by our names, float32; with a softmax only if there is a word for each of its rows
+    words            the vocabulary in the order of the softmax rows, if there is one
     num_matched      number of arrays that were read
     skipped_tensors  arrays that were not read, by reason
     """
@@ -149,7 +147,7 @@ class ElmoCheckpoint:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """Heads of the model: the softmax serves both directions."""
+        """Heads of the model: both directions share the softmax."""
         return ("next", "previous") if SOFTMAX_WEIGHT in self.tensors else ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -180,7 +178,7 @@ def read_elmo(path: Path) -> ElmoCheckpoint:
         sizes, hdf5_arrays = _read_network_arrays(arrays, sizes, files)
     if sizes.reads != CHARACTERS:
         _check_vocabulary(path, sizes, words, num_ignored)
-    elif not sizes.projected:
+    elif not sizes.has_cnn_projection:
         notes.append("what its filters find is not projected: a projection that changes nothing stands in its place")
     softmax, skip_reason = _read_softmax(files, sizes, words, num_ignored)
     skipped: dict[str, tuple[str, ...]] = {skip_reason: SOFTMAX_ARRAYS} if skip_reason else {}
@@ -203,11 +201,11 @@ def _read_network_arrays(
     faults = [f"{name} is missing" for name in (*expected, *softmax_names) if name not in arrays.shapes]
     for name, shape in arrays.shapes.items():
         if name in expected:
-            faults += shape_faults({name: shape}, expected)
+            faults += shape_mismatches({name: shape}, expected)
         elif name not in softmax_names:
             faults.append(f"{name} is not expected")
     if faults:
-        message = f"these are not the weights that {files.options.name} tells of: {join_errors(faults, MAX_FAULTS)}"
+        message = f"these are not the weights that {files.options.name} tells of: {join_errors(faults, MAX_ERRORS)}"
         raise InputError(message, file=files.weights, hint=MISMATCH_HINT)
     values = {name: arrays.read(name) for name in expected}
     if not sizes.projects_output:  # any projection must be an identity
@@ -225,15 +223,13 @@ def _read_network_arrays(
 
 def _to_our_tensors(arrays: Mapping[str, np.ndarray], sizes: ElmoSizes) -> dict[str, np.ndarray]:
     tensors: dict[str, np.ndarray] = {}
-    if sizes.reads == CHARACTERS and not sizes.projected:
+    if sizes.reads == CHARACTERS and not sizes.has_cnn_projection:
         tensors |= {f"{PROJECTION}.weight": np.eye(sizes.width), f"{PROJECTION}.bias": np.zeros(sizes.width)}
     for name, (our_name, shape) in sizes.input_arrays().items():
         array = arrays[name]
         tensors[our_name] = array.reshape(-1, shape[-1]).T if _is_layer(our_name, shape) else array
     for name, source in sizes.lstm_cells():
-        weights = reorder_gates(
-            arrays[f"{source}W_0"].T, GATE_ORDER
-        )  # (4 · cells, width of the input, then of the state)
+        weights = reorder_gates(arrays[f"{source}W_0"].T, GATE_ORDER)  # (4 · cells, width of the input + of the state)
         bias = reorder_gates(arrays[f"{source}B"], GATE_ORDER)
         bias[sizes.cells : 2 * sizes.cells] += np.float32(1)
         tensors |= {f"{name}.input.weight": weights[:, : sizes.width], f"{name}.input.bias": bias}
@@ -244,15 +240,15 @@ def _to_our_tensors(arrays: Mapping[str, np.ndarray], sizes: ElmoSizes) -> dict[
 
 
 def _is_layer(our_name: str, shape: Sequence[int]) -> bool:
-    """Whether an array is the weight of a layer, [in, out] in the file: neither a bias nor a table."""
-    return len(shape) > 1 and our_name not in (CHARACTER_TABLE, TOKEN_TABLE)
+    """Whether an array is the weight of a layer, [in, out] in the file: neither a bias nor an embedding."""
+    return len(shape) > 1 and our_name not in (CHARACTER_EMBEDDING, TOKEN_EMBEDDING)
 
 
 def _check_vocabulary(path: Path, sizes: ElmoSizes, words: Sequence[str] | None, num_ignored: int) -> None:
-    """Checks that a word-level model comes with its complete vocabulary."""
+    """Check that a word-level model comes with its complete vocabulary."""
     hint = f"put the vocabulary there that it was trained with, as {VOCABULARY_FILE}"
-    if words is None or num_ignored or len(words) != sizes.words:
-        message = f"it reads words, {sizes.words:,} of them, and there is no vocabulary of so many"
+    if words is None or num_ignored or len(words) != sizes.vocab_size:
+        message = f"it reads words, {sizes.vocab_size:,} of them, and there is no vocabulary of so many"
         raise InputError(message, file=path, hint=hint)
     if missing := [mark for mark in ELMO_MARKERS.values() if mark not in words]:
         raise InputError(f"the vocabulary has no {' and no '.join(missing)}", file=path, hint=hint)
@@ -261,7 +257,7 @@ def _check_vocabulary(path: Path, sizes: ElmoSizes, words: Sequence[str] | None,
 def _read_softmax(
     files: ElmoFiles, sizes: ElmoSizes, words: Sequence[str] | None, num_ignored: int
 ) -> tuple[dict[str, np.ndarray], str]:
-    """The softmax layer, or the reason why it is skipped; neither if there is none."""
+    """The softmax tensors, or the reason why they are skipped; neither if there is no softmax."""
     if files.softmax is None:
         return {}, ""
     with open_hdf5(files.softmax) as arrays:
@@ -294,7 +290,7 @@ def write_elmo(
     (folder / OPTIONS_FILE).write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
     if words is not None:
         (folder / VOCABULARY_FILE).write_text("".join(f"{word}\n" for word in words), encoding="utf-8", newline="\n")
-    # What bilm-tf or AllenNLP are known to read differently.
+    # Cases that bilm-tf or AllenNLP are known to read differently.
     notes = []
     if sizes.reads != CHARACTERS:
         reader_note = "bilm-tf opens it (use_character_inputs=False), AllenNLP does not"
@@ -327,7 +323,7 @@ def _to_hdf5_arrays(tensors: Mapping[str, np.ndarray], sizes: ElmoSizes) -> dict
     return arrays
 
 
-# --- Runs from ELMo or a NumPy LSTM, and ELMo from runs ---
+# --- Creating runs from ELMo or a NumPy LSTM, and exporting ELMo runs ---
 
 TOKENIZER_FILE = "tokenizer.json"
 SPACES_NOTE = "words are what stands between spaces: write text for it as it was cut for its training"
@@ -339,7 +335,7 @@ def is_elmo_or_lstm_npz(path: Path) -> bool:
 
 
 def import_elmo_or_lstm_npz(path: Path, target: Path) -> RunFolder:
-    """Create a run from such a folder or file."""
+    """Create a run from a published ELMo or an LSTM in a NumPy archive."""
     import torch
 
     if is_elmo(path):
@@ -350,7 +346,7 @@ def import_elmo_or_lstm_npz(path: Path, target: Path) -> RunFolder:
         heads, report = list(checkpoint.heads), {"report": checkpoint.to_dict()}
     else:
         name, checkpoint, heads, report = "lstm", lstm_npz.read_rnnlm(path), ["next"], {}
-        tokenizer = tokenizer_of_spaced_words(checkpoint.words, lstm_npz.RNNLM_MARKERS, path)
+        tokenizer = whitespace_tokenizer(checkpoint.words, lstm_npz.RNNLM_MARKERS, path)
         fields, arrays, notes = checkpoint.fields, checkpoint.tensors, [*checkpoint.notes, SPACES_NOTE]
     spec = model_spec(name)(**fields)
     tensors = {tensor_name: torch.from_numpy(array) for tensor_name, array in arrays.items()}
@@ -360,13 +356,13 @@ def import_elmo_or_lstm_npz(path: Path, target: Path) -> RunFolder:
 
 
 def _elmo_tokenizer(path: Path, checkpoint: ElmoCheckpoint) -> tuple[Tokenizer, list[str]]:
-    """The tokenizer.json beside the weights, or one of spaced words, and the notes of the import."""
+    """The tokenizer.json next to the weights, or a whitespace tokenizer; also the notes of the import."""
     file, notes = (path if path.is_dir() else path.parent) / TOKENIZER_FILE, checkpoint.notes()
     if not file.is_file():
         notes.append(SPACES_NOTE)
         if checkpoint.fields["reads"] == CHARACTERS:
             notes.append("words that its vocabulary lacks are read by how they are written")
-        return tokenizer_of_spaced_words(checkpoint.words or [], ELMO_MARKERS, path), notes
+        return whitespace_tokenizer(checkpoint.words or [], ELMO_MARKERS, path), notes
     tokenizer = Tokenizer.load(file)
     if checkpoint.words not in (None, vocabulary_lines(tokenizer.vocabulary(), tokenizer.special_roles)):
         hint = "take one of the two away, whichever is not the model's"

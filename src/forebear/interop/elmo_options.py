@@ -1,4 +1,4 @@
-"""Files of a published ELMo: options.json and the array shapes it implies, and HDF5 arrays."""
+"""Files of a published ELMo: options.json, the array shapes that it implies, and HDF5 arrays."""
 
 from __future__ import annotations
 
@@ -20,37 +20,28 @@ from forebear.interop.foreign_files import finite_float32, read_json_object
 if TYPE_CHECKING:
     import h5py
 
-NUM_CHARACTER_ROWS = 261  # rows of the character table: bytes, markers of sentences and words, padding
+NUM_CHARACTER_ROWS = 261  # rows of the character embedding: bytes, markers of sentences and words, padding
 NUM_CHARACTERS = (NUM_CHARACTER_ROWS + 1, NUM_CHARACTER_ROWS)  # n_characters in published options, and during training
 ACTIVATIONS = ("relu", "tanh")
 CHARACTERS, WORDS = "characters", "words"  # kinds of input
 MAX_WIDTH, MAX_LAYERS = 1 << 20, 64  # beyond any real model
 REFETCH_HINT = "correct it, or fetch it again from where the weights come from"
-CHARACTER_TABLE, TOKEN_TABLE = "encoder.embedding.character.weight", "encoder.embedding.token.weight"
+CHARACTER_EMBEDDING, TOKEN_EMBEDDING = "encoder.embedding.character.weight", "encoder.embedding.token.weight"
 PROJECTION = "encoder.embedding.project"
 DIRECTIONS = ("encoder.onward", "encoder.back")
-SHARED_FIELDS = (
-    "width",
-    "cells",
-    "depth",
-    "cell_clip",
-    "skip",
-    "context",
-    "dropout",
-    "reads",
-)  # shared with our settings
+SHARED_FIELDS = ("width", "cells", "depth", "cell_clip", "skip", "context", "dropout", "reads")  # with our settings
 CHARACTER_FIELDS = ("characters", "highways", "activation", "longest")
 Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class ElmoSizes:
-    """The sizes of a model, under the names of our settings.
+    """The sizes of a model, under the names of our settings; further:
 
-    projected  the files project the filter outputs to the width (bilm-tf: only if they are wider)
-    narrowed   the files project the LSTM outputs (bilm-tf: only if there are more cells than the width)
-    alone      array names of a single layer have no number, as bilm-tf writes them
-    words      rows of the word table, for word-level models
+    has_cnn_projection   the files project the filter outputs to the width (bilm-tf: only if they are wider)
+    has_lstm_projection  the files project the LSTM outputs (bilm-tf: only if there are more cells than the width)
+    unnumbered           array names of the only layer have no number, as bilm-tf writes them
+    vocab_size           rows of the word embedding, for word-level models
     """
 
     width: int
@@ -67,10 +58,10 @@ class ElmoSizes:
     skip: bool = False
     context: int = 20
     dropout: float = 0.1
-    projected: bool = True
-    narrowed: bool = True
-    alone: bool = False
-    words: int = 0
+    has_cnn_projection: bool = True
+    has_lstm_projection: bool = True
+    unnumbered: bool = False
+    vocab_size: int = 0
 
     @property
     def projects_output(self) -> bool:
@@ -79,26 +70,28 @@ class ElmoSizes:
 
     @property
     def num_filters(self) -> int:
-        """Total number of filters: the width of their output."""
+        """Total number of filters: the size of their output."""
         return sum(count for _, count in self.filters)
 
     def resolve(self, shapes: Mapping[str, Shape]) -> ElmoSizes:
-        """The sizes completed by what only the array names and shapes reveal."""
-        lacks_projection = self.num_filters == self.width and not any(name.startswith("CNN_proj/") for name in shapes)
-        lacks_output_projection = self.cells == self.width and not any(name.endswith("/W_P_0") for name in shapes)
+        """Complete the sizes by those that only the array names and shapes reveal."""
+        has_cnn_arrays = any(name.startswith("CNN_proj/") for name in shapes)
+        has_lstm_arrays = any(name.endswith("/W_P_0") for name in shapes)
         return replace(
             self,
-            alone=self.depth == 1 and "RNN_0/RNN/LSTMCell/W_0" in shapes,
-            words=(shapes.get("embedding") or (0,))[0],
-            projected=not lacks_projection,
-            narrowed=not lacks_output_projection,
+            unnumbered=self.depth == 1 and "RNN_0/RNN/LSTMCell/W_0" in shapes,
+            vocab_size=(shapes.get("embedding") or (0,))[0],
+            has_cnn_projection=self.num_filters != self.width or has_cnn_arrays,
+            has_lstm_projection=self.cells != self.width or has_lstm_arrays,
         )
 
     def input_arrays(self) -> dict[str, tuple[str, Shape]]:
         """Our name of each array before the LSTM, and its shape in the file."""
         if self.reads != CHARACTERS:
-            return {"embedding": (TOKEN_TABLE, (self.words, self.width))}
-        arrays: dict[str, tuple[str, Shape]] = {"char_embed": (CHARACTER_TABLE, (NUM_CHARACTER_ROWS, self.characters))}
+            return {"embedding": (TOKEN_EMBEDDING, (self.vocab_size, self.width))}
+        arrays: dict[str, tuple[str, Shape]] = {
+            "char_embed": (CHARACTER_EMBEDDING, (NUM_CHARACTER_ROWS, self.characters))
+        }
         for index, (filter_width, count) in enumerate(self.filters):
             name = f"encoder.embedding.filters.{index}"
             arrays[f"CNN/W_cnn_{index}"] = (f"{name}.weight", (1, filter_width, self.characters, count))
@@ -107,34 +100,34 @@ class ElmoSizes:
             name = f"encoder.embedding.highways.{index}.{gate}"
             arrays[f"CNN_high_{index}/W_{gate}"] = (f"{name}.weight", (self.num_filters, self.num_filters))
             arrays[f"CNN_high_{index}/b_{gate}"] = (f"{name}.bias", (self.num_filters,))
-        if self.projected:
+        if self.has_cnn_projection:
             arrays["CNN_proj/W_proj"] = (f"{PROJECTION}.weight", (self.num_filters, self.width))
             arrays["CNN_proj/b_proj"] = (f"{PROJECTION}.bias", (self.width,))
         return arrays
 
     def lstm_cells(self) -> list[tuple[str, str]]:
         """The name prefix of each LSTM layer, ours and that of the arrays in the file."""
-        return [
-            (f"{prefix}.{layer}", f"RNN_{direction}/RNN/{'' if self.alone else f'MultiRNNCell/Cell{layer}/'}LSTMCell/")
-            for direction, prefix in enumerate(DIRECTIONS)
-            for layer in range(self.depth)
-        ]
+        cells = []
+        for direction, prefix in enumerate(DIRECTIONS):
+            for layer in range(self.depth):
+                number = "" if self.unnumbered else f"MultiRNNCell/Cell{layer}/"
+                cells.append((f"{prefix}.{layer}", f"RNN_{direction}/RNN/{number}LSTMCell/"))
+        return cells
 
     def array_shapes(self) -> dict[str, Shape]:
         """The expected shapes of all arrays, by their names in the file."""
         shapes = {name: shape for name, (_, shape) in self.input_arrays().items()}
         for _, name in self.lstm_cells():
             shapes |= {f"{name}W_0": (2 * self.width, 4 * self.cells), f"{name}B": (4 * self.cells,)}
-            if self.narrowed:
+            if self.has_lstm_projection:
                 shapes[f"{name}W_P_0"] = (self.cells, self.width)
         return shapes
 
     def spec_fields(self) -> dict[str, Any]:
         """The settings of our model."""
         reads_characters = self.reads == CHARACTERS
-        fields = {
-            name: getattr(self, name) for name in (*SHARED_FIELDS, *(CHARACTER_FIELDS if reads_characters else ()))
-        }
+        names = SHARED_FIELDS + CHARACTER_FIELDS if reads_characters else SHARED_FIELDS
+        fields = {name: getattr(self, name) for name in names}
         fields["project_clip"] = self.project_clip if self.projects_output else 0.0  # it clips projections only
         if reads_characters:
             fields["filters"] = ",".join(f"{filter_width}:{count}" for filter_width, count in self.filters)
@@ -223,7 +216,7 @@ class OptionReader:
     def _read(
         self, key: str, is_valid: Callable[[Any], bool], fault: str, default: Any = None, max_shown: int = 40
     ) -> Any:
-        """An entry; `fault` is what to say after the first `max_shown` characters of an invalid one."""
+        """An entry; `fault` is the message that follows the first `max_shown` characters of an invalid one."""
         options, (section, _, name) = self.options, key.rpartition(".")
         if section:
             options = self._read(section, lambda value: isinstance(value, dict), ", not an object") or {}
@@ -270,7 +263,7 @@ class OptionReader:
 OPTIONS_FILE, WEIGHTS_FILE, VOCABULARY_FILE = "options.json", "lm_weights.hdf5", "vocab.txt"
 HDF5_SUFFIXES = (".hdf5", ".h5")
 SOFTMAX_ARRAYS = ("softmax/W", "softmax/b")
-WEIGHT_PREFIXES = ("RNN_0/", "RNN_1/", "CNN/", "CNN_proj/", "char_embed")  # prefixes of array names
+WEIGHT_PREFIXES = ("RNN_0/", "RNN_1/", "CNN/", "CNN_proj/", "char_embed")  # of array names
 MAX_COMPRESSION_RATIO = 1100  # gzip compresses at most about 1000 to 1
 # Raised by h5py for corrupt files.
 HDF5_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError)
@@ -326,9 +319,8 @@ def find_elmo_files(path: Path) -> ElmoFiles:
     weights = path if path.is_file() else None
     options = _find_options(files, folder, weights)
     weights = weights or _find_weights(names_by_file, options, folder, notes)
-    softmax = next(
-        (file for file in (weights, *names_by_file) if set(SOFTMAX_ARRAYS) <= set(names_by_file[file])), None
-    )
+    with_softmax = (file for file in (weights, *names_by_file) if set(SOFTMAX_ARRAYS) <= set(names_by_file[file]))
+    softmax = next(with_softmax, None)
     vocabularies = [item for item in files if item.suffix == ".txt" and "vocab" in item.name.lower()]
     vocabularies = [item for item in vocabularies if item.name == VOCABULARY_FILE] or vocabularies
     if len(vocabularies) > 1:
@@ -351,29 +343,24 @@ def _find_options(files: Sequence[Path], folder: Path, weights: Path | None) -> 
         raise InputError(f"there is no {OPTIONS_FILE}", file=folder, hint=hint)
     if len(matches) > 1:
         listing = join_errors([item.name for item in matches])
-        raise InputError(
-            f"there are several: {listing}", file=folder, hint=f"call the one that is meant {OPTIONS_FILE}"
-        )
+        hint = f"call the one that is meant {OPTIONS_FILE}"
+        raise InputError(f"there are several: {listing}", file=folder, hint=hint)
     return matches[0]
 
 
 def _find_weights(names_by_file: Mapping[Path, Sequence[str]], options: Path, folder: Path, notes: list[str]) -> Path:
     candidates = [
-        file
-        for file, names in names_by_file.items()
-        if any(array_name.startswith(WEIGHT_PREFIXES) for array_name in names)
+        file for file, names in names_by_file.items() if any(name.startswith(WEIGHT_PREFIXES) for name in names)
     ]
     if not candidates and len(names_by_file) != 1:
         listing = join_errors([file.name for file in names_by_file]) or "; ".join(notes)
         message = f"none of its HDF5 files has weights of an ELMo: {listing}"
         raise InputError(message, file=folder, hint=CORRUPT_FILE_HINT)
-    candidates = candidates or list(names_by_file)  # of an only file, the missing arrays are listed later
+    candidates = candidates or list(names_by_file)  # of a single file, missing arrays are listed later
     if len(candidates) == 1:
         return candidates[0]
-    for name in (
-        WEIGHTS_FILE,
-        *(options.name.removesuffix(OPTIONS_FILE) + "weights" + suffix for suffix in HDF5_SUFFIXES),
-    ):
+    prefix = options.name.removesuffix(OPTIONS_FILE)
+    for name in (WEIGHTS_FILE, *(f"{prefix}weights{suffix}" for suffix in HDF5_SUFFIXES)):
         if folder / name in candidates:
             return folder / name
     listing = join_errors([file.name for file in candidates])

@@ -1,4 +1,4 @@
-"""What exporters need of a run: its folder, its network and its words. `inference.Run` has all of it."""
+"""The protocol of a run that can be exported; `inference.Run` implements it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ExportableRun(Protocol):
-    """A loaded run, as far as it is written in another program's format."""
+    """The parts of a loaded run that exporters use."""
 
     folder: RunFolder
     notes: list[str]
@@ -51,5 +51,5 @@ class ExportableRun(Protocol):
 
     @cached_property
     def word_table(self) -> WordVectors:
-        """A vector for each word, where tokens are words."""
+        """A vector for each word, if tokens are words."""
         ...

@@ -1,4 +1,4 @@
-"""Files that other programs write beside weights: JSON objects and word lists; and checks of the weights themselves."""
+"""Helpers for imports: JSON objects, word lists and their tokenizer, and checks and reordering of weight arrays."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read_json_object(file: Path, hint: str) -> dict[str, Any]:
 
 
 def read_word_list(file: Path) -> list[str]:
-    """The lines of a vocabulary, stripped."""
+    """The words of a vocabulary file, one per line."""
     try:
         lines = file.read_bytes().decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
@@ -35,7 +35,7 @@ def read_word_list(file: Path) -> list[str]:
     return [line.strip() for line in (lines if lines[-1] else lines[:-1])]
 
 
-def tokenizer_of_spaced_words(words: Sequence[str], special_tokens: dict[str, str], path: Path) -> Tokenizer:
+def whitespace_tokenizer(words: Sequence[str], special_tokens: dict[str, str], path: Path) -> Tokenizer:
     """A whitespace tokenizer with these words, followed by the special tokens (by role) that they lack."""
     known = set(words)
     tokens = [*words, *(token for token in special_tokens.values() if token not in known)]
@@ -44,7 +44,7 @@ def tokenizer_of_spaced_words(words: Sequence[str], special_tokens: dict[str, st
 
 
 def finite_float32(values: np.ndarray, name: str, file: Path) -> np.ndarray:
-    """The values as contiguous float32; NaN and infinity, also by overflow, are an error."""
+    """The values as contiguous float32; NaN and infinity, also by overflow, raise InputError."""
     with np.errstate(over="ignore"):
         array = np.ascontiguousarray(values, np.float32)
     if not np.isfinite(array).all():
@@ -52,18 +52,18 @@ def finite_float32(values: np.ndarray, name: str, file: Path) -> np.ndarray:
     return array
 
 
-def reorder_gates(rows: np.ndarray, order: Sequence[int]) -> np.ndarray:
-    """The rows of the four gates of an LSTM in another order."""
-    blocks = np.split(rows, 4)
-    return np.concatenate([blocks[gate] for gate in order])
+def reorder_gates(weights: np.ndarray, order: Sequence[int]) -> np.ndarray:
+    """The weights or biases of the four gates of an LSTM (4 · D, …) in another order."""
+    gates = np.split(weights, 4)
+    return np.concatenate([gates[gate] for gate in order])
 
 
 def format_shape(shape: Sequence[int]) -> str:
     return "x".join(map(str, shape)) or "a single number"
 
 
-def shape_faults(shapes: Mapping[str, Sequence[int]], expected: Mapping[str, Sequence[int]]) -> list[str]:
-    """A fault for each array that has not the expected shape."""
+def shape_mismatches(shapes: Mapping[str, Sequence[int]], expected: Mapping[str, Sequence[int]]) -> list[str]:
+    """A message for each array that does not have the expected shape."""
     return [
         f"{name} is {format_shape(shape)} instead of {format_shape(expected[name])}"
         for name, shape in shapes.items()

@@ -8,7 +8,8 @@ from typing import Any
 
 from forebear.interop.tensor_names import UNUSED_HEAD_NOTE, TensorNameMap, TensorNameRule
 
-TOKEN_TABLE = "encoder.embedding.token.weight"  # our tensors with a row per vocabulary entry
+TOKEN_EMBEDDING = "encoder.embedding.token.weight"  # our tensors, with a row per token and per position
+POSITION_EMBEDDING = "encoder.embedding.position.weight"
 TOKEN_BIAS = "heads.token.bias"
 ATTENTION_PROJECTIONS = ("query", "key", "value")  # stacked in ours
 CONSTANT_BUFFER_NOTE = "a constant that old versions saved, no weight"
@@ -23,7 +24,7 @@ class Architecture:
 
     model               our model name
     model_type          its name in config.json
-    classes             class name by the heads that it has; the first has all of them
+    classes             class name by its heads; the first has all of them
     fields              our settings → keys of config.json
     defaults            defaults of config.json keys
     dropouts            keys of dropout rates; our models have one rate for all
@@ -31,9 +32,9 @@ class Architecture:
     activation_key      key of the activation, if it can be chosen
     default_activation  activation if config.json has none
     supported_values    key → values that our models support; the first is the default
-    implicit_heads      heads without tensors
+    tied_heads          heads without own tensors: their weight is the token embedding
     sentence_task       the task of the pair head
-    offset_positions    positions start after the padding token's row
+    offset_positions    position ids start after the padding token's id, as in RoBERTa
     """
 
     model: str
@@ -47,9 +48,14 @@ class Architecture:
     activation_key: str = ""
     default_activation: str = "gelu"
     supported_values: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    implicit_heads: tuple[str, ...] = ()
+    tied_heads: tuple[str, ...] = ()
     sentence_task: str = "none"
     offset_positions: bool = False
+
+    @property
+    def is_decoder(self) -> bool:
+        """Whether it is a causal language model; the others are BERT and its successors."""
+        return "next" in self.tied_heads
 
 
 def layer_rules(
@@ -84,13 +90,11 @@ COMMON_VALUES: dict[str, tuple[Any, ...]] = {
     "auto_map": (None,),  # remote code, which is never run
 }
 
-POSITION_TABLE = "encoder.embedding.position.weight"
 
-
-def _decoder_names(title: str, token_table: str, position_table: str, *final_norm: TensorNameRule) -> TensorNameMap:
-    names = {TOKEN_TABLE: f"{token_table}.weight", POSITION_TABLE: f"{position_table}.weight"}
-    tables = (TensorNameRule(our_name, (name,)) for our_name, name in names.items())
-    rules, tied = (*tables, *DECODER_BLOCK_RULES, *final_norm), {"lm_head.weight": names[TOKEN_TABLE]}
+def _decoder_names(title: str, token_name: str, position_name: str, *final_norm: TensorNameRule) -> TensorNameMap:
+    names = {TOKEN_EMBEDDING: f"{token_name}.weight", POSITION_EMBEDDING: f"{position_name}.weight"}
+    embeddings = (TensorNameRule(our_name, (name,)) for our_name, name in names.items())
+    rules, tied = (*embeddings, *DECODER_BLOCK_RULES, *final_norm), {"lm_head.weight": names[TOKEN_EMBEDDING]}
     return TensorNameMap(title, "transformer.", rules, tied, IGNORED_MASKS)
 
 
@@ -104,7 +108,7 @@ GPT = Architecture(
     defaults=GPT_DEFAULTS | {"n_positions": 512},
     dropouts=GPT_DROPOUTS,
     supported_values=COMMON_VALUES | {"afn": ("gelu",)},  # the tanh approximation, in this architecture only
-    implicit_heads=("next",),
+    tied_heads=("next",),
 )
 
 GPT2 = replace(
@@ -127,11 +131,11 @@ GPT2 = replace(
 # --- Encoders: BERT, ERNIE, RoBERTa, ALBERT ---
 
 EMBEDDING_RULES = (
-    TensorNameRule(TOKEN_TABLE, ("embeddings.word_embeddings.weight",)),
+    TensorNameRule(TOKEN_EMBEDDING, ("embeddings.word_embeddings.weight",)),
     TensorNameRule("encoder.embedding.segment.weight", ("embeddings.token_type_embeddings.weight",)),
     *layer_rules("encoder.embedding.norm", "embeddings.LayerNorm"),
 )
-POSITION_RULE = TensorNameRule(POSITION_TABLE, ("embeddings.position_embeddings.weight",))
+POSITION_RULE = TensorNameRule(POSITION_EMBEDDING, ("embeddings.position_embeddings.weight",))
 ENCODER_BLOCK_RULES = (
     *layer_rules(
         "encoder.blocks.*.attention.query_key_value",
@@ -215,7 +219,7 @@ BERT = Architecture(
     sentence_task="next",
 )
 
-ERNIE_TASK_TABLE = "embeddings.task_type_embeddings.weight"  # of ERNIE 2 and 3: a vector per pre-training task
+ERNIE_TASK_EMBEDDING = "embeddings.task_type_embeddings.weight"  # of ERNIE 2 and 3: one vector per pre-training task
 ERNIE = replace(
     BERT,
     model="ernie",
@@ -225,7 +229,7 @@ ERNIE = replace(
         title="ERNIE",
         prefix="ernie.",
         ignored_names=IGNORED_BUFFERS
-        | {ERNIE_TASK_TABLE: "vectors for tasks, which this model does not add to its input"},
+        | {ERNIE_TASK_EMBEDDING: "vectors for tasks, which this model does not add to its input"},
     ),
     classes=_classes("Ernie"),
 )
@@ -290,4 +294,4 @@ ALBERT = replace(
     sentence_task="order",
 )
 
-ARCHITECTURES = {family.model: family for family in (GPT, BERT, GPT2, ERNIE, ROBERTA, ALBERT)}
+ARCHITECTURES = {architecture.model: architecture for architecture in (GPT, BERT, GPT2, ERNIE, ROBERTA, ALBERT)}

@@ -1,4 +1,4 @@
-"""Task heads of Hugging Face transformers: classes, tensor names, labels and task settings, both ways."""
+"""Task heads of Hugging Face transformers, imported and exported: classes, tensor names, labels and task settings."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from forebear.interop.exportable import ExportableRun
-    from forebear.interop.huggingface import ForeignCheckpoint, TaskExport
+    from forebear.interop.huggingface import ImportedCheckpoint, TaskExport
 
 OTHER_HEAD_NOTE = "of a head beside that of the task, which its class does not read"
 CONSTANT_BIAS_NOTE = "added to the score of every choice alike, it chooses none"
 CHOICE_HEAD = "multiple_choice_head.summary"
 FINAL_NORM_BIASES = ("encoder.final_norm.bias", "encoder.blocks.{}.feedforward_norm.bias")  # of GPT-2 and of GPT
 TASK_KINDS = {"classification": "label", "pairs": "label", "tagging": "tag", "answering": "place", "choice": "choice"}
-# Kind of head → end of the class name.
+# Kind of head → suffix of the class name.
 CLASS_SUFFIXES = {"label": "ForSequenceClassification", "tag": "ForTokenClassification"}
 CLASS_SUFFIXES |= {"place": "ForQuestionAnswering", "choice": "ForMultipleChoice"}
 CLASS_PREFIXES = {"gpt": "OpenAIGPT", "bert": "Bert", "gpt2": "GPT2"}
@@ -42,17 +42,17 @@ class TaskHeadMapping:
     """The head for one kind of task in one architecture.
 
     class_name        the transformers class
-    kind              its output: a label, a tag per token, the place (span) of an answer, a choice
-    dropout           the key of its dropout in config.json; "" if it has none
+    kind              its output: "label", "tag" (of each token), "place" (span of an answer) or "choice"
+    dropout_key       key of its dropout in config.json; "" if it has none
     supported_values  config.json keys → values that are supported here; the first is the default
     zero_tensors      tensors without effect: ignored on import, written as zeros
-    has_lm_head       the class has a language-model head too
+    has_lm_head       the class also has a language-model head
     """
 
     class_name: str
     kind: str
     rules: tuple[TensorNameRule, ...]
-    dropout: str = "classifier_dropout"
+    dropout_key: str = "classifier_dropout"
     supported_values: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     zero_tensors: tuple[str, ...] = ()
     has_lm_head: bool = False
@@ -77,22 +77,20 @@ class TaskHeadMapping:
         return replace(encoder_map, rules=(*encoder, *self.rules), tied=tied, ignored_names=reasons)
 
 
-def _bidirectional_heads(model: str, pooler: str, dropout: str = "classifier_dropout") -> tuple[TaskHeadMapping, ...]:
+def _encoder_heads(model: str, pooler: str, dropout_key: str = "classifier_dropout") -> tuple[TaskHeadMapping, ...]:
     label_layers = (pooler, "classifier") if model != "roberta" else ("classifier.dense", "classifier.out_proj")
     layers = {"label": label_layers, "tag": ("classifier",), "place": ("qa_outputs",), "choice": (pooler, "classifier")}
     heads = []
     for kind, (*pool_layers, output_layer) in layers.items():
         rules = layer_rules(f"heads.{kind}.choose", output_layer, head=kind)
         if pool_layers:
-            rules = (
-                *layer_rules(f"heads.{kind}.pool", *pool_layers, head=kind, is_shared=pool_layers == [pooler]),
-                *rules,
-            )
-        heads.append(TaskHeadMapping(f"{CLASS_PREFIXES[model]}{CLASS_SUFFIXES[kind]}", kind, rules, dropout))
+            is_shared = pool_layers == [pooler]
+            rules = layer_rules(f"heads.{kind}.pool", *pool_layers, head=kind, is_shared=is_shared) + rules
+        heads.append(TaskHeadMapping(f"{CLASS_PREFIXES[model]}{CLASS_SUFFIXES[kind]}", kind, rules, dropout_key))
     return tuple(heads)
 
 
-def _causal_heads(model: str) -> tuple[TaskHeadMapping, ...]:
+def _decoder_heads(model: str) -> tuple[TaskHeadMapping, ...]:
     """Heads of decoders: the last token's state times a matrix without a bias; the bias of a choice has no effect."""
     class_prefix = CLASS_PREFIXES[model]
     summary_values = {
@@ -116,35 +114,34 @@ def _causal_heads(model: str) -> tuple[TaskHeadMapping, ...]:
     )
 
 
-_, _TAG_HEAD, _SPAN_HEAD, _ = _bidirectional_heads("gpt2", "")  # as in BERT, but without a dropout before spans
+_, _TAG_HEAD, _SPAN_HEAD, _ = _encoder_heads("gpt2", "")  # as in BERT, but without a dropout before spans
 TASK_HEADS: dict[str, tuple[TaskHeadMapping, ...]] = {
-    "gpt": _causal_heads("gpt"),
-    "bert": _bidirectional_heads("bert", "pooler.dense"),
-    "gpt2": (*_causal_heads("gpt2"), _TAG_HEAD, replace(_SPAN_HEAD, dropout="")),
-    "ernie": _bidirectional_heads("ernie", "pooler.dense"),
-    "roberta": _bidirectional_heads("roberta", "pooler.dense"),
-    "albert": _bidirectional_heads("albert", "pooler", "classifier_dropout_prob"),
+    "gpt": _decoder_heads("gpt"),
+    "bert": _encoder_heads("bert", "pooler.dense"),
+    "gpt2": (*_decoder_heads("gpt2"), _TAG_HEAD, replace(_SPAN_HEAD, dropout_key="")),
+    "ernie": _encoder_heads("ernie", "pooler.dense"),
+    "roberta": _encoder_heads("roberta", "pooler.dense"),
+    "albert": _encoder_heads("albert", "pooler", "classifier_dropout_prob"),
 }
 
 
 def require_supported(
     config: Mapping[str, Any], supported: Mapping[str, tuple[Any, ...]], file: Path, hint: str
 ) -> None:
-    """An error if a key of config.json has a value that is not supported; the first one is the default."""
+    """Raise InputError if a key of config.json has an unsupported value; the first supported one is the default."""
     for name, values in supported.items():
         if config.get(name, values[0]) not in values:
             raise InputError(f"{name} is {config[name]!r}; here it can only be {values[0]!r}", file=file, hint=hint)
 
 
 def head_for_task(model: str, task: str) -> TaskHeadMapping:
-    """The head for one of our tasks; an error if transformers has none."""
+    """The head for one of our tasks; raises InputError if transformers has none."""
     for head in TASK_HEADS[model]:
         if head.kind == TASK_KINDS[task]:
             return head
     title = ARCHITECTURES[model].name_map.title
-    supported = ", ".join(
-        name for name, kind in TASK_KINDS.items() if kind in {head.kind for head in TASK_HEADS[model]}
-    )
+    kinds = {head.kind for head in TASK_HEADS[model]}
+    supported = ", ".join(name for name, kind in TASK_KINDS.items() if kind in kinds)
     message = f"{title} of transformers has no class for {task}"
     raise InputError(message, hint=f"it has classes for: {supported}; adapt another milestone to write {task}")
 
@@ -165,15 +162,12 @@ def join_start_end(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The inverse of `split_start_end`."""
     import torch
 
-    joined_tensors = {
-        name: tensor for name, tensor in tensors.items() if not name.startswith(("heads.start.", "heads.end."))
-    }
+    joined = {name: tensor for name, tensor in tensors.items() if not name.startswith(("heads.start.", "heads.end."))}
     for name, tensor in tensors.items():
         if name.startswith("heads.start."):
-            joined_tensors[name.replace("start", "place", 1)] = torch.cat(
-                (tensor, tensors[name.replace("start", "end", 1)])
-            )
-    return joined_tensors
+            end_tensor = tensors[name.replace("start", "end", 1)]
+            joined[name.replace("start", "place", 1)] = torch.cat((tensor, end_tensor))
+    return joined
 
 
 def bake_temperature(tensors: Mapping[str, Tensor], task: Mapping[str, Any], depth: int) -> dict[str, Tensor]:
@@ -189,15 +183,14 @@ def bake_temperature(tensors: Mapping[str, Tensor], task: Mapping[str, Any], dep
         (weight, *bias) = sorted(names, key=lambda name: name.endswith("bias"))
         if bias:
             baked_tensors[bias[0]] = baked_tensors[bias[0]] + shift
-        else:  # a change of the layer's input raises its output instead
+        else:  # without a bias, a change of the layer's input shifts its output
             weight_row = baked_tensors[weight][0].double()
             if not (squared_norm := float(weight_row.square().sum())):
                 raise InputError("its head has learned nothing", hint="adapt it to examples first")
             norm_biases = [pattern.format(depth - 1) for pattern in FINAL_NORM_BIASES]
             norm_bias = next(name for name in norm_biases if name in baked_tensors)
-            baked_tensors[norm_bias] = baked_tensors[norm_bias] + (weight_row * (shift / squared_norm)).to(
-                baked_tensors[weight].dtype
-            )
+            input_shift = (weight_row * (shift / squared_norm)).to(baked_tensors[weight].dtype)
+            baked_tensors[norm_bias] = baked_tensors[norm_bias] + input_shift
     return baked_tensors
 
 
@@ -224,7 +217,7 @@ DEFAULT_LM_WEIGHT = 0.5  # weight of the auxiliary LM loss in the GPT paper
 def task_config(head: TaskHeadMapping, task: Mapping[str, Any], dropout: float, lm_weight: float) -> dict[str, Any]:
     """The entries of config.json for this task."""
     config: dict[str, Any] = {name: values[0] for name, values in head.supported_values.items()}
-    config |= {head.dropout: dropout} if head.dropout else {}
+    config |= {head.dropout_key: dropout} if head.dropout_key else {}
     labels = task.get("tags") or task.get("labels") or (["LABEL_0"] if head.kind == "label" else [])
     if labels:
         config["id2label"] = {str(label_id): label for label_id, label in enumerate(labels)}
@@ -239,7 +232,7 @@ def task_config(head: TaskHeadMapping, task: Mapping[str, Any], dropout: float, 
 def task_from_config(
     head: TaskHeadMapping, config: Mapping[str, Any], tensors: Mapping[str, Tensor], file: Path
 ) -> dict[str, Any]:
-    """Our task settings, as far as the files have them; unsupported values are an error."""
+    """Our task settings that the files contain; unsupported values raise InputError."""
     require_supported(config, head.supported_values, file, WITHOUT_HEAD_HINT)
     num_outputs = len(tensors[f"heads.{head.kind}.choose.weight"])
     saved_task = _saved_task(head, config, file)
@@ -280,10 +273,10 @@ def adaptation_from_config(
     head: TaskHeadMapping, config: Mapping[str, Any], default_dropout: float, file: Path
 ) -> dict[str, float]:
     """The dropout of the head, and the weight of the auxiliary LM loss: 0 without an LM head."""
-    dropout = config.get(head.dropout) if head.dropout else None
+    dropout = config.get(head.dropout_key) if head.dropout_key else None
     dropout = default_dropout if dropout is None else dropout
     if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout < 1:
-        message = f"{head.dropout} is {dropout!r}, not a number from 0 to below 1"
+        message = f"{head.dropout_key} is {dropout!r}, not a number from 0 to below 1"
         raise InputError(message, file=file, hint="correct it in the file")
     saved_weight, lm_weight = _saved_settings(config).get("language"), DEFAULT_LM_WEIGHT if head.has_lm_head else 0.0
     if head.has_lm_head and isinstance(saved_weight, int | float) and math.isfinite(saved_weight) and saved_weight >= 0:
@@ -292,7 +285,7 @@ def adaptation_from_config(
 
 
 def _saved_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What an exported run stored in config.json; empty for other models."""
+    """The settings that an exported run stored in config.json; empty for other models."""
     saved = config.get(FOREBEAR_KEY)
     return saved if isinstance(saved, dict) else {}
 
@@ -319,8 +312,8 @@ def _saved_task(head: TaskHeadMapping, config: Mapping[str, Any], file: Path) ->
 SINGLE_TEXT_TASKS = ("classification", "tagging")  # the others have two texts per sequence
 
 
-def imported_task(checkpoint: ForeignCheckpoint, task_name: str | None, path: Path, notes: list[str]) -> Task | None:
-    """What a folder is for; `task_name` says whether a classifier is of texts or of pairs, which no folder tells."""
+def imported_task(checkpoint: ImportedCheckpoint, task_name: str | None, path: Path, notes: list[str]) -> Task | None:
+    """The task of a folder; `task_name` says whether a classifier is for texts or for pairs; folders do not."""
     task = None if checkpoint.task is None else dict(checkpoint.task)
     if task_name in ("classification", "pairs") and (task is None or "labels" not in task):
         raise InputError(f"it has no head for {task_name}", file=path, hint="leave out --task")
@@ -342,7 +335,7 @@ def imported_task(checkpoint: ForeignCheckpoint, task_name: str | None, path: Pa
 
 
 def _convert_tags(task: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Tags converted to our IOBES letters, and the scheme of the original ones."""
+    """Convert tags to our IOBES letters; also the scheme of the original ones."""
     hf_tags: list[str] = task["tags"]
     tags = [tag_schemes.TAG_ROLES.get(tag[:1], tag[:1]) + tag[1:] for tag in hf_tags]
     try:
@@ -358,7 +351,7 @@ def _convert_tags(task: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def check_input_format(folder: Path, input_format: InputFormat, task: Task) -> None:
-    """Rejects a tokenizer whose input format differs from ours for this task: predictions would differ.
+    """Reject a tokenizer whose input format differs from ours for this task: predictions would differ.
 
     Without a tokenizer.json the format is that of the paper, except for GPT, whose programs add no special tokens.
     """
@@ -371,20 +364,21 @@ def check_input_format(folder: Path, input_format: InputFormat, task: Task) -> N
     from tokenizers import Tokenizer as HFTokenizer
 
     num_texts = 1 if task.name in SINGLE_TEXT_TASKS else 2
-
     hf_tokenizer: Any = HFTokenizer.from_file(str(file))
     hf_tokenizer.no_padding()
     hf_tokenizer.no_truncation()
     token_ids = np.array(hf_tokenizer.encode("a", add_special_tokens=False).ids, np.int32)
-    hf_row, (row, segments) = hf_tokenizer.encode(*"aa"[:num_texts]), input_format.make_row(*[token_ids] * num_texts)
-    if hf_row.ids != row.tolist() or (input_format.segments and hf_row.type_ids != segments.tolist()):
+    hf_encoding = hf_tokenizer.encode(*"aa"[:num_texts])
+    row, segments = input_format.make_row(*[token_ids] * num_texts)
+    if hf_encoding.ids != row.tolist() or (input_format.segments and hf_encoding.type_ids != segments.tolist()):
         expected = " ".join(str(hf_tokenizer.id_to_token(token_id)) for token_id in row.tolist())
-        message = f"its rows are {' '.join(hf_row.tokens)}, and here they are {expected}: it would answer otherwise"
+        tokens = " ".join(hf_encoding.tokens)
+        message = f"its rows are {tokens}, and here they are {expected}: it would answer otherwise"
         raise InputError(message, file=file, hint=WITHOUT_HEAD_HINT)
 
 
 def exported_task(run: ExportableRun) -> tuple[TaskExport | None, list[str]]:
-    """The task of a run and notes on its export; tasks that transformers cannot express are an error."""
+    """The task of a run and notes on its export; raises InputError for a task that transformers cannot express."""
     from forebear.interop.huggingface import TaskExport
 
     if run.task is None:
@@ -406,7 +400,7 @@ def exported_task(run: ExportableRun) -> tuple[TaskExport | None, list[str]]:
 
 
 def _export_notes(run: ExportableRun, task: Mapping[str, Any], input_format: InputFormat) -> list[str]:
-    """Notes on what the exported files cannot express."""
+    """Notes on settings that the exported files cannot express."""
     notes, context = [], run.metadata["fields"]["context"]
     name, is_causal = task["name"], input_format.both_orders
     window_note = f"here a text of more than {context} tokens is read in windows"
@@ -414,9 +408,8 @@ def _export_notes(run: ExportableRun, task: Mapping[str, Any], input_format: Inp
         notes.append(f"{window_note} and their vectors averaged; there it has to be cut (truncation=True)")
     if name == "tagging":
         has_space_tokens = run.tokenizer.kind == "bytepair"  # tokens include the space before a word
-        tokenization_note = "one by one (is_split_into_words=True)" + (
-            ", each with the space before it" if has_space_tokens else ""
-        )
+        tokenization_note = "one by one (is_split_into_words=True)"
+        tokenization_note += ", each with the space before it" if has_space_tokens else ""
         notes.append(f"words are cut {tokenization_note}; a word's tag is its first token's")
         notes.append("here the likeliest tags that IOBES allows are told; there each token has its own")
     if name in ("tagging", "answering"):

@@ -1,4 +1,4 @@
-"""Hugging Face transformers folders, read and written: config.json, weights and tokenizer files."""
+"""Reading and writing Hugging Face transformers folders: config.json, weights and tokenizer files."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from forebear.interop.hf_architectures import (
     ALBERT,
     ARCHITECTURES,
     ERNIE,
-    ERNIE_TASK_TABLE,
+    ERNIE_TASK_EMBEDDING,
     TOKEN_BIAS,
-    TOKEN_TABLE,
+    TOKEN_EMBEDDING,
     Architecture,
 )
 from forebear.interop.hf_tasks import adaptation_from_config, task_config, task_from_config
@@ -33,7 +33,7 @@ REFETCH_HINT = "fetch the whole folder again"
 
 
 def from_hf_config(architecture: Architecture, config: Mapping[str, Any], file: Path) -> dict[str, Any]:
-    """Convert config.json to our settings; unsupported values are an error that names the key."""
+    """Convert config.json to our settings; raises InputError, which names the key, for unsupported values."""
     hint = f"give the folder of a plain {architecture.name_map.title}"
     hf_tasks.require_supported(config, architecture.supported_values, file, hint)
     settings = {**architecture.defaults, **config}
@@ -69,7 +69,7 @@ def from_hf_config(architecture: Architecture, config: Mapping[str, Any], file: 
 def to_hf_config(
     architecture: Architecture, fields: Mapping[str, Any], vocab_size: int, class_name: str, position_offset: int
 ) -> dict[str, Any]:
-    """Convert our settings to config.json for a class; settings that it cannot express are an error."""
+    """Convert our settings to config.json for a class; raises InputError for settings that it cannot express."""
     config: dict[str, Any] = {
         "model_type": architecture.model_type,
         "architectures": [class_name],
@@ -80,7 +80,7 @@ def to_hf_config(
     config |= {key: values[0] for key, values in architecture.supported_values.items() if values[0] not in (None, {})}
     ffn_default, hf_model = 4 * fields["width"], f"{architecture.name_map.title} of transformers"
     if architecture.ffn_key:
-        config[architecture.ffn_key] = fields["inner"] or (None if architecture.implicit_heads else ffn_default)
+        config[architecture.ffn_key] = fields["inner"] or (None if architecture.is_decoder else ffn_default)
     elif fields["inner"] not in (0, ffn_default):
         message = f"inner is {fields['inner']}, and {hf_model} always has {ffn_default}"
         raise InputError(message, hint="train with --inner 0 to write it so")
@@ -89,33 +89,33 @@ def to_hf_config(
         config[architecture.activation_key] = next(names)
     if architecture.offset_positions:
         config["max_position_embeddings"] += position_offset
-    for key, built in architecture.supported_values.items():
-        if config.get(key, built[0]) not in built:
-            message = f"{key} would be {config[key]!r}, and {hf_model} has {built[0]!r}"
+    for key, supported in architecture.supported_values.items():
+        if config.get(key, supported[0]) not in supported:
+            message = f"{key} would be {config[key]!r}, and {hf_model} has {supported[0]!r}"
             raise InputError(message, hint="it cannot be written so; a model of the same fields as theirs can")
     return config | {"dtype": "float32"}
 
 
 def position_offset(architecture: Architecture, config: Mapping[str, Any], file: Path) -> int:
-    """Rows of the position table before the first position: RoBERTa counts from the padding token."""
+    """The number of rows before the first position: RoBERTa counts positions from the padding token's id."""
     if not architecture.offset_positions:
         return 0
-    padding = config.get("pad_token_id", 1)
-    if type(padding) is not int or padding < 0:
-        raise InputError(f"pad_token_id is {padding!r}, not the number of a token", file=file, hint=REFETCH_HINT)
-    return padding + 1
+    pad_id = config.get("pad_token_id", 1)
+    if type(pad_id) is not int or pad_id < 0:
+        raise InputError(f"pad_token_id is {pad_id!r}, not the number of a token", file=file, hint=REFETCH_HINT)
+    return pad_id + 1
 
 
 CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE = "config.json", "model.safetensors", "model.safetensors.index.json"
-NAME_MAPS = tuple(family.name_map for family in ARCHITECTURES.values())
+NAME_MAPS = tuple(architecture.name_map for architecture in ARCHITECTURES.values())
 SpecialTokens = Mapping[str, tuple[int, str]]  # role → id and token
 
 
 @dataclass(frozen=True, eq=False)
-class ForeignCheckpoint:
+class ImportedCheckpoint:
     """An imported checkpoint: model name, settings, tensors by our names and heads.
 
-    task        the fine-tuning task, as far as the files say
+    task        settings of the fine-tuning task that the files contain
     adaptation  its `language` (LM weight) and `dropout`
     """
 
@@ -142,7 +142,7 @@ def model_name_of(folder: Path) -> str:
     return _architecture_of(folder, _read_config(folder)).model
 
 
-def read_huggingface(folder: Path, *, tasks: bool = True) -> ForeignCheckpoint:
+def read_huggingface(folder: Path, *, tasks: bool = True) -> ImportedCheckpoint:
     """Read a transformers folder, in float32; with tasks=False, task heads are skipped."""
     config, file = _read_config(folder), folder / CONFIG_FILE
     architecture = _architecture_of(folder, config)
@@ -161,30 +161,31 @@ def read_huggingface(folder: Path, *, tasks: bool = True) -> ForeignCheckpoint:
     )
     if architecture is ALBERT and fields["table"] == fields["width"]:
         our_tensors = _drop_projection(our_tensors, folder)
-    if architecture.activation_key:
+    if not architecture.is_decoder:
         fields["pairs"] = architecture.sentence_task if "pair" in report.heads else "none"
     if task_head is None or not report.heads:
-        heads = (*architecture.implicit_heads, *report.heads)
-        return ForeignCheckpoint(architecture.model, fields, our_tensors, heads, report)
+        heads = (*architecture.tied_heads, *report.heads)
+        return ImportedCheckpoint(architecture.model, fields, our_tensors, heads, report)
     task = task_from_config(task_head, config, our_tensors, file)
     adaptation = adaptation_from_config(task_head, config, fields["dropout"], file)
-    heads = (*task_head.heads, *(architecture.implicit_heads if adaptation["language"] else ()))
+    heads = (*task_head.heads, *(architecture.tied_heads if adaptation["language"] else ()))
     report, our_tensors = replace(report, heads=heads), hf_tasks.split_start_end(our_tensors)
-    return ForeignCheckpoint(architecture.model, fields, our_tensors, heads, report, task, adaptation)
+    return ImportedCheckpoint(architecture.model, fields, our_tensors, heads, report, task, adaptation)
 
 
 def trim_vocabulary(
     tensors: dict[str, Tensor], vocab_size: int, file: Path | None = None
 ) -> tuple[dict[str, Tensor], list[str]]:
-    """The weights without the padding rows of the vocabulary, and a note on them; too few rows are an error."""
-    num_extra = len(tensors[TOKEN_TABLE]) - vocab_size
+    """Drop weight rows beyond the vocabulary, with a note on them; raise InputError if there are too few rows."""
+    num_rows = len(tensors[TOKEN_EMBEDDING])
+    num_extra = num_rows - vocab_size
     if num_extra < 0:
-        message = f"its tokenizer has {vocab_size:,} tokens, and its table only {len(tensors[TOKEN_TABLE]):,} entries"
+        message = f"its tokenizer has {vocab_size:,} tokens, and its table only {num_rows:,} entries"
         raise InputError(message, file=file, hint="the two do not belong together: take both from the same publisher")
     if not num_extra:
         return tensors, []
     note = f"its table has {num_extra:,} entries more than its tokenizer has tokens: they are left out"
-    trimmed = {name: tensors[name][:vocab_size].clone() for name in (TOKEN_TABLE, TOKEN_BIAS) if name in tensors}
+    trimmed = {name: tensors[name][:vocab_size].clone() for name in (TOKEN_EMBEDDING, TOKEN_BIAS) if name in tensors}
     return tensors | trimmed, [note]
 
 
@@ -196,7 +197,7 @@ def write_huggingface(
     special_tokens: SpecialTokens,
     task_export: TaskExport | None = None,
 ) -> list[str]:
-    """Write config.json and weights for transformers; returns notes on heads that were left out."""
+    """Write config.json and weights for transformers; returns notes on heads that were omitted."""
     from safetensors.torch import save_file
 
     architecture = ARCHITECTURES[model]
@@ -206,7 +207,7 @@ def write_huggingface(
     write_hf_json(folder / CONFIG_FILE, config)
     if task_export is not None:
         return []
-    if architecture.implicit_heads:
+    if architecture.is_decoder:
         write_hf_json(folder / "generation_config.json", _special_token_ids(architecture, special_tokens))
     return [
         f"{architecture.name_map.title} of transformers has no head for {head!r}: it is left out"
@@ -222,7 +223,7 @@ def to_hf_checkpoint(
     special_tokens: SpecialTokens,
     task_export: TaskExport | None = None,
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Convert our settings and tensors to config.json and Hugging Face tensors, without heads that it lacks."""
+    """Convert our settings and tensors to config.json and Hugging Face tensors, without unsupported heads."""
     architecture, head = ARCHITECTURES[model], None
     name_map, title = architecture.name_map, architecture.name_map.title
     if task_export is not None:
@@ -242,17 +243,17 @@ def to_hf_checkpoint(
             message = f"its vocabulary has no token for padding, from which {title} counts positions"
             raise InputError(message, hint="train with a tokenizer that has one, such as --tokenizer bytepair")
         num_offset_rows = special_tokens["padding"][0] + 1
-    config = to_hf_config(architecture, fields, len(tensors[TOKEN_TABLE]), class_name, num_offset_rows)
+    config = to_hf_config(architecture, fields, len(tensors[TOKEN_EMBEDDING]), class_name, num_offset_rows)
     config |= _special_token_ids(architecture, special_tokens)
     if architecture is ALBERT and fields["table"] == fields["width"]:
         exported |= _identity_projection(fields["width"])
-    has_prefix = bool(architecture.implicit_heads) or not class_name.endswith("Model")
+    has_prefix = architecture.is_decoder or not class_name.endswith("Model")
     hf_tensors = tensor_names.to_hf_names(
         name_map, exported, depth=fields["depth"], num_offset_rows=num_offset_rows, has_prefix=has_prefix
     )
     if head is not None and task_export is not None:
         config |= task_config(head, task_export.task, task_export.dropout, task_export.lm_weight)
-        hf_tensors |= {name: exported[TOKEN_TABLE].new_zeros(1) for name in head.zero_tensors}
+        hf_tensors |= {name: exported[TOKEN_EMBEDDING].new_zeros(1) for name in head.zero_tensors}
     return config, hf_tensors
 
 
@@ -262,21 +263,20 @@ def write_hf_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def _special_token_ids(architecture: Architecture, special_tokens: SpecialTokens) -> dict[str, int | None]:
     """Special token ids for config.json; decoders use one token for both the beginning and the end of a text."""
-    is_decoder = bool(architecture.implicit_heads)
-    roles = {"bos": "end" if is_decoder else "start", "eos": "end", "pad": "padding"}
+    roles = {"bos": "end" if architecture.is_decoder else "start", "eos": "end", "pad": "padding"}
     ids = {f"{name}_token_id": special_tokens.get(role, (None,))[0] for name, role in roles.items()}
-    return {name: value for name, value in ids.items() if value is not None or not is_decoder}
+    return {name: value for name, value in ids.items() if value is not None or not architecture.is_decoder}
 
 
 # --- Special cases of single architectures ---
 
 
 def _check_ernie_tasks(config: Mapping[str, Any], tensors: Mapping[str, Tensor], folder: Path) -> None:
-    """Rejects ERNIE with task embeddings: it adds the vector of task 0 to every token by default."""
-    task_tables = [
-        tensor for name, tensor in tensors.items() if ERNIE.name_map.without_prefix(name) == ERNIE_TASK_TABLE
+    """Reject ERNIE with task embeddings: it adds the vector of task 0 to every token by default."""
+    task_embeddings = [
+        tensor for name, tensor in tensors.items() if ERNIE.name_map.without_prefix(name) == ERNIE_TASK_EMBEDDING
     ]
-    if config.get("use_task_id") and (not task_tables or bool(task_tables[0][:1].count_nonzero())):
+    if config.get("use_task_id") and (not task_embeddings or bool(task_embeddings[0][:1].count_nonzero())):
         message = "use_task_id is true: a vector for the task is added to each token, and there is no place for it here"
         hint = "give an ERNIE without tasks, such as ernie-1.0"
         raise InputError(message, file=folder / CONFIG_FILE, hint=hint)
@@ -290,7 +290,7 @@ def _identity_projection(width: int) -> dict[str, Tensor]:
 
 
 def _drop_projection(tensors: dict[str, Tensor], folder: Path) -> dict[str, Tensor]:
-    """Removes ALBERT's projection if the embedding is as wide as the blocks; it must be an identity."""
+    """Remove ALBERT's projection if the embedding is as wide as the blocks; it must be an identity."""
     import torch
 
     for name, identity in _identity_projection(len(tensors["encoder.project.bias"])).items():
@@ -323,7 +323,7 @@ def _architecture_of(folder: Path, config: Mapping[str, Any]) -> Architecture:
 def _num_blocks(architecture: Architecture, config_depth: int, tensors: Mapping[str, Tensor], folder: Path) -> int:
     """The number of blocks in config.json, checked against the weights."""
     block_prefixes = {rule.hf_names[0].split("*")[0] for rule in architecture.name_map.rules if "*" in rule.hf_names[0]}
-    if not block_prefixes:  # one block for all depths
+    if not block_prefixes:  # all layers share one block
         return 1
     (block_prefix,) = block_prefixes
     names = (architecture.name_map.without_prefix(name) for name in tensors)
@@ -388,7 +388,7 @@ def _weight_files(folder: Path, model_class: str) -> list[Path]:
 
 # --- Tokenizer files ---
 
-# Our roles → their names of special tokens.
+# Our role of a special token → its names in Hugging Face's files.
 CAUSAL_TOKEN_NAMES = {"end": ("bos_token", "eos_token")}
 BERT_TOKEN_NAMES = {"start": ("cls_token",), "end": ("sep_token",)}
 ROBERTA_TOKEN_NAMES = {"start": ("bos_token", "cls_token"), "end": ("eos_token", "sep_token")}
@@ -400,26 +400,26 @@ def write_tokenizer(
     model_name: str,
     tokenizer_json: Mapping[str, Any],
     special_tokens: SpecialTokens,
-    context: int,
+    max_length: int,
     *,
     add_special: bool = False,
 ) -> None:
     """Write tokenizer.json with this model's input format as post-processor, and its companion files.
 
-    Decoders add special tokens for tasks only: `add_special`.
+    `add_special`: the post-processor of a decoder adds special tokens, which only tasks need.
     """
     architecture = ARCHITECTURES[model_name]
     token_names, input_names = CAUSAL_TOKEN_NAMES, ["input_ids", "attention_mask"]
-    start, adds_special, is_roberta = "end", add_special, architecture.offset_positions
-    if not architecture.implicit_heads:
+    start_role, is_roberta = "end", architecture.offset_positions
+    if not architecture.is_decoder:
         token_names = ROBERTA_TOKEN_NAMES if is_roberta else BERT_TOKEN_NAMES
-        start, adds_special = "start", {"start", "end"} <= special_tokens.keys()
+        start_role, add_special = "start", {"start", "end"} <= special_tokens.keys()
         if not is_roberta:
             input_names.insert(1, "token_type_ids")
-    if adds_special:
-        segments = "token_type_ids" in input_names
+    if add_special:
+        has_segments = "token_type_ids" in input_names
         template = template_post_processor(
-            special_tokens[start], special_tokens["end"], segments=segments, double_separator=is_roberta
+            special_tokens[start_role], special_tokens["end"], has_segments=has_segments, double_separator=is_roberta
         )
         tokenizer_json = {**tokenizer_json, "post_processor": template}
     token_names = {**token_names, **COMMON_TOKEN_NAMES}
@@ -427,7 +427,7 @@ def write_tokenizer(
         name: special_tokens[role][1] for role, names in token_names.items() if role in special_tokens for name in names
     }
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer_json, ensure_ascii=False) + "\n", encoding="utf-8")
-    config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": context}
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": max_length}
     config |= {"clean_up_tokenization_spaces": False, "model_input_names": input_names}
     write_hf_json(folder / "tokenizer_config.json", config | tokens)
     write_hf_json(folder / "special_tokens_map.json", tokens)
@@ -438,17 +438,17 @@ def write_tokenizer(
 
 
 def template_post_processor(
-    start: tuple[int, str], end: tuple[int, str], *, segments: bool = False, double_separator: bool = False
+    start: tuple[int, str], end: tuple[int, str], *, has_segments: bool = False, double_separator: bool = False
 ) -> dict[str, Any]:
     """The post-processor for [CLS] A [SEP] and [CLS] A [SEP] B [SEP].
 
-    `segments`: B has segment id 1. `double_separator`: two [SEP] between A and B, as in RoBERTa.
+    `has_segments`: B has segment id 1. `double_separator`: two [SEP] between A and B, as in RoBERTa.
     """
 
     def template_piece(kind: str, name: str, segment: int = 0) -> dict[str, Any]:
         return {kind: {"id": name, "type_id": segment}}
 
-    segment_b, separator = int(segments), template_piece("SpecialToken", end[1])
+    segment_b, separator = int(has_segments), template_piece("SpecialToken", end[1])
     single_template = [template_piece("SpecialToken", start[1]), template_piece("Sequence", "A"), separator]
     pair_template = [*single_template, *[separator] * double_separator, template_piece("Sequence", "B", segment_b)]
     pair_template.append(template_piece("SpecialToken", end[1], segment_b))

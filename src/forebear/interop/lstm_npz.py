@@ -15,13 +15,13 @@ import numpy as np
 
 from forebear.data.io.compression import CORRUPT_FILE_HINT
 from forebear.errors import InputError, join_errors
-from forebear.interop.foreign_files import finite_float32, format_shape, read_word_list, reorder_gates, shape_faults
+from forebear.interop.foreign_files import finite_float32, format_shape, read_word_list, reorder_gates, shape_mismatches
 
 ARCHIVE_FILE, VOCABULARY_FILE = "rnnlm.npz", "vocab.txt"
 RNNLM_MARKERS = {"unknown": "<unk>", "end": "<eos>"}  # by our roles
-GATE_ORDER = (2, 0, 1, 3)  # f g i o as i f g o
+GATE_ORDER = (2, 0, 1, 3)  # f, g, i, o → i, f, g, o
 ARRAY_RANKS = {"embed_W": 2, "lstm_Wx": 2, "lstm_Wh": 2, "lstm_b": 1, "affine_W": 2, "affine_b": 1}
-MAX_ARRAY_BYTES = 1 << 33  # bytes of one array
+MAX_ARRAY_BYTES = 1 << 33
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class RnnlmCheckpoint:
 
 
 def is_rnnlm(path: Path) -> bool:
-    """Whether a path is such a folder or archive."""
+    """Whether a path is a folder with rnnlm.npz, or an .npz archive."""
     return (path / ARCHIVE_FILE).is_file() if path.is_dir() else path.is_file() and path.suffix == ".npz"
 
 
@@ -44,16 +44,16 @@ def read_rnnlm(path: Path) -> RnnlmCheckpoint:
     file = path / ARCHIVE_FILE if path.is_dir() else path
     words = _read_vocab(file.with_name(VOCABULARY_FILE))
     arrays = _read_arrays(file)
-    width, hidden_size = arrays["embed_W"].shape[1], arrays["lstm_Wh"].shape[0]
+    embedding_size, hidden_size = arrays["embed_W"].shape[1], arrays["lstm_Wh"].shape[0]
     expected = {
-        "embed_W": (len(words), width),
-        "lstm_Wx": (width, 4 * hidden_size),
+        "embed_W": (len(words), embedding_size),
+        "lstm_Wx": (embedding_size, 4 * hidden_size),
         "lstm_Wh": (hidden_size, 4 * hidden_size),
         "lstm_b": (4 * hidden_size,),
         "affine_W": (hidden_size, len(words)),
         "affine_b": (len(words),),
     }
-    if faults := shape_faults({name: arrays[name].shape for name in expected}, expected):
+    if faults := shape_mismatches({name: arrays[name].shape for name in expected}, expected):
         message = f"its arrays do not fit together and to the {len(words):,} words of {VOCABULARY_FILE}"
         hint = f"take both from the same place; {CORRUPT_FILE_HINT}"
         raise InputError(f"{message}: {join_errors(faults)}", file=file, hint=hint)
@@ -67,7 +67,7 @@ def read_rnnlm(path: Path) -> RnnlmCheckpoint:
     }
     dtypes = sorted({str(array.dtype) for array in arrays.values()})
     notes = [f"{len(arrays)} arrays were read ({', '.join(dtypes)}) and are float32 from now on"]
-    fields = {"width": width, "inner": hidden_size, "depth": 1, "tied": False, "softmax": "full"}
+    fields = {"width": embedding_size, "inner": hidden_size, "depth": 1, "tied": False, "softmax": "full"}
     tensors = {name: finite_float32(value, f"what becomes {name}", file) for name, value in tensors.items()}
     return RnnlmCheckpoint(fields, tensors, words, notes)
 

@@ -1,4 +1,4 @@
-"""ONNX export: padded batches in, hidden states and logits out; verified against the run before the file is kept."""
+"""ONNX export: a model from padded batches to hidden states and logits, verified against the run."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 REQUIRED_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 MAX_MODEL_BYTES = 2_000_000_000  # of one ONNX file
-MAX_RELATIVE_DIFFERENCE = 1e-3  # accepted in verification, relative to the largest output
-CHECKED_SHAPES = ((1, 1), (1, 7), (3, 5), (2, 16))  # rows and length of the batches used in verification
+MAX_RELATIVE_DIFFERENCE = 1e-3  # tolerance of the verification, relative to the largest output
+CHECKED_SHAPES = ((1, 1), (1, 7), (3, 5), (2, 16))  # sequences and length of the verification batches
 OPSET = 18
 
 
 def export_onnx(run: ExportableRun, target: Path) -> list[str]:
-    """Write FILE.onnx, FILE.json (usage) and FILE.tokenizer.json; returns notes on what the ONNX file lacks."""
+    """Write FILE.onnx, FILE.json (usage) and FILE.tokenizer.json; returns notes on the limitations of the ONNX file."""
     if missing := [name for name in REQUIRED_PACKAGES if find_spec(name) is None]:
         message = f"ONNX files need {', '.join(missing)}, which is not installed"
         raise ForebearError(message, hint="pip install 'forebear[onnx]'")
@@ -76,16 +76,17 @@ def _tag_crf(model: Model) -> CRFLayer | None:
 
 
 def _export_notes(run: ExportableRun) -> list[str]:
+    """Notes on the limitations of the ONNX file."""
     notes = []
     if run.tokenizer.segmenter is not None:
-        reason = "its tokenizer cuts Chinese into words first, which others cannot do"
-        notes.append(f"{reason}: take ids from forebear tokenize")
+        limitation = "its tokenizer cuts Chinese into words first, which others cannot do"
+        notes.append(f"{limitation}: take ids from forebear tokenize")
     if run.task is not None and run.task.name == "pairs" and run.folder.spec.input_format(run.tokenizer).both_orders:
-        reason = "it looks back only"
-        notes.append(f"{reason}: forebear shows two texts in both orders and averages the vectors that are read")
+        remark = "forebear shows two texts in both orders and averages the vectors that are read"
+        notes.append(f"it looks back only: {remark}")
     if _tag_crf(run.model) is not None:
-        reason = "which tag may follow which is not in the file"
-        notes.append(f"{reason}: its numbers stand under crf in the .json beside it")
+        remark = "its numbers stand under crf in the .json beside it"
+        notes.append(f"which tag may follow which is not in the file: {remark}")
     return notes
 
 
@@ -150,7 +151,7 @@ def _max_difference(run: ExportableRun, padded: PaddedModel, file: Path) -> floa
 
 
 def _output_difference(name: str, run_output: np.ndarray, onnx_output: np.ndarray, mask: np.ndarray) -> float:
-    """The largest difference of one output; a difference beyond the tolerance is an error."""
+    """The largest difference of one output; raises ForebearError beyond the tolerance."""
     if onnx_output.ndim == run_output.ndim + 1:  # per token; else per sequence
         onnx_output = onnx_output[mask]
     hint = "this is a defect of forebear or of a library beneath it: please report it"
@@ -186,9 +187,7 @@ def _usage_metadata(run: ExportableRun, padded: PaddedModel, target: Path, max_d
         " ".join(map(tokenizer.id_to_token, tokens))
         for tokens in (input_format.before, input_format.between, input_format.after)
     )
-    row_format = f"{prefix} TEXT {suffix}; of two texts {prefix} TEXT {separator} TEXT {suffix}".replace(
-        "  ", " "
-    ).strip()
+    row_format = f"{prefix} TEXT {suffix}; of two texts {prefix} TEXT {separator} TEXT {suffix}"
     usage: dict[str, Any] = {
         "model": target.name,
         "tokenizer": target.with_suffix(".tokenizer.json").name,
@@ -196,10 +195,8 @@ def _usage_metadata(run: ExportableRun, padded: PaddedModel, target: Path, max_d
         "inputs": {name: INPUT_DESCRIPTIONS[name] for name in padded.inputs},
         "outputs": outputs,
         "longest": padded.encoder.max_length,
-        "special_tokens": {
-            role: {"id": token_id, "token": tokenizer.id_to_token(token_id)} for role, token_id in roles
-        },
-        "row": row_format,
+        "special_tokens": {role: {"id": index, "token": tokenizer.id_to_token(index)} for role, index in roles},
+        "row": row_format.replace("  ", " ").strip(),
         "largest_difference": max_difference,
     }
     if run.task is not None:
@@ -223,12 +220,11 @@ TOKEN_HEADS = ("token", "next", "tag", "start", "end")
 #
 # The network itself takes packed batches without padding; a test and every export compare the two.
 
-
 STATES_OUTPUT = "last_hidden_state"
 
 
 class PaddedModel(nn.Module):
-    """(B, n) ids, mask (1 text, 0 padding) and segment ids → last hidden state and the logits of each head."""
+    """(B, n) token ids, mask (1 text, 0 padding) and segment ids → last hidden state and logits of each head."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """Import of GPT as OpenAI published it in 2018: all parameters concatenated in params_0.npy, …, and a list of shapes.
 
-A folder with these files, or a tar archive of one. Tensors have no names: their order identifies them.
+The files are in a folder or a tar archive. Tensors have no names: their order identifies them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from forebear.errors import InputError, join_errors
 from forebear.interop.hf_architectures import GPT
-from forebear.interop.huggingface import ForeignCheckpoint
+from forebear.interop.huggingface import ImportedCheckpoint
 from forebear.interop.tensor_names import to_our_names
 
 SHAPES_FILE = "params_shapes.json"
@@ -27,8 +27,8 @@ ARCHIVE_SUFFIXES = (".tar.gz", ".tgz", ".tar")
 REFETCH_HINT = "fetch it again"
 MAX_MEMBER_BYTES = 1 << 30  # of one file in an archive; the published ones have 46 million
 HEAD_SIZE = 64  # of the published model; the files do not say
-# In the order of the files: position and token embeddings, then these of each block.
-TABLE_NAMES = ("positions_embed.weight", "tokens_embed.weight")
+# Tensors in the order of the files: position and token embeddings, then those of each block.
+EMBEDDING_NAMES = ("positions_embed.weight", "tokens_embed.weight")
 BLOCK_NAMES = tuple(
     f"{layer}.{part}"
     for layer in ("attn.c_attn", "attn.c_proj", "ln_1", "mlp.c_fc", "mlp.c_proj", "ln_2")
@@ -42,7 +42,7 @@ def is_openai_gpt(path: Path) -> bool:
     return (path / SHAPES_FILE).is_file() if path.is_dir() else path.name.endswith(ARCHIVE_SUFFIXES)
 
 
-def read_openai_gpt(path: Path, heads: int | None = None) -> ForeignCheckpoint:
+def read_openai_gpt(path: Path, heads: int | None = None) -> ImportedCheckpoint:
     """Read a folder or archive; `heads` is the number of attention heads, which the files do not say."""
     if path.is_dir():
         return _read_files(path, {item.name: item.read_bytes for item in path.iterdir() if item.is_file()}, heads)
@@ -54,7 +54,7 @@ def read_openai_gpt(path: Path, heads: int | None = None) -> ForeignCheckpoint:
 
 
 def _archive_files(path: Path, archive: tarfile.TarFile) -> FileReaders:
-    """The files in the archive by base name. Nothing is extracted; paths outside the archive are rejected."""
+    """The files in the archive by base name. Nothing is extracted; paths that lead outside are rejected."""
     files: FileReaders = {}
     for member in archive.getmembers():
         member_path = PurePosixPath(member.name)
@@ -80,13 +80,13 @@ def _corrupt(path: Path, message: str) -> InputError:
     return InputError(message, file=path, hint=REFETCH_HINT)
 
 
-def _read_files(path: Path, files: FileReaders, num_heads: int | None) -> ForeignCheckpoint:
+def _read_files(path: Path, files: FileReaders, num_heads: int | None) -> ImportedCheckpoint:
     import torch
 
     shapes = _read_shapes(path, files)
     parameters = _read_parameters(path, files, sum(map(math.prod, shapes)))
-    depth = (len(shapes) - len(TABLE_NAMES)) // len(BLOCK_NAMES)
-    names = [*TABLE_NAMES, *(f"h.{block}.{name}" for block in range(depth) for name in BLOCK_NAMES)]
+    depth = (len(shapes) - len(EMBEDDING_NAMES)) // len(BLOCK_NAMES)
+    names = [*EMBEDDING_NAMES, *(f"h.{block}.{name}" for block in range(depth) for name in BLOCK_NAMES)]
     tensors, offset = {}, 0
     for name, shape in zip(names, shapes, strict=True):
         values = parameters[offset : (offset := offset + math.prod(shape))]
@@ -106,7 +106,7 @@ def _read_files(path: Path, files: FileReaders, num_heads: int | None) -> Foreig
     inner = 0 if ffn_size == 4 * width else ffn_size
     fields = {"width": width, "depth": depth, "heads": num_heads, "context": shapes[0][0], "inner": inner}
     fields |= {"dropout": 0.1, "epsilon": 1e-5}
-    return ForeignCheckpoint(GPT.model, fields, our_tensors, GPT.implicit_heads, report)
+    return ImportedCheckpoint(GPT.model, fields, our_tensors, GPT.tied_heads, report)
 
 
 def _read_shapes(path: Path, files: FileReaders) -> list[list[int]]:
@@ -123,8 +123,8 @@ def _read_shapes(path: Path, files: FileReaders) -> list[list[int]]:
     )
     if not is_valid:
         raise _corrupt(path, f"{SHAPES_FILE} is not a list of shapes")
-    blocks, remainder = divmod(len(shapes) - len(TABLE_NAMES), len(BLOCK_NAMES))
-    if blocks < 1 or remainder:
+    num_blocks, remainder = divmod(len(shapes) - len(EMBEDDING_NAMES), len(BLOCK_NAMES))
+    if num_blocks < 1 or remainder:
         raise _corrupt(path, f"{len(shapes):,} tensors are not two tables and {len(BLOCK_NAMES)} for each block")
     return shapes
 

@@ -1,4 +1,4 @@
-"""Hugging Face tensor names converted to ours and back by the rules of an architecture, with a report of all names."""
+"""Conversion of tensor names between Hugging Face and forebear by the rules of an architecture, with a report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TensorNameRule:
 
     is_transposed    stored as [in, out] instead of [out, in]
     head             the head it belongs to; "" is the encoder
-    is_shared        a layer that task heads use too: its presence alone does not mean that the head is there
+    is_shared        a layer that task heads also use: its presence does not imply that of the head
     has_offset_rows  theirs has extra rows before the first of ours
     """
 
@@ -45,7 +45,7 @@ class TensorNameMap:
     title          display name
     prefix         prefix of encoder names in models with heads
     tied           names of tied copies → the name of the original
-    ignored_names  patterns of names that may occur and are not used here → the reason
+    ignored_names  patterns of names that may occur but are not used here → the reason
     """
 
     title: str
@@ -76,13 +76,13 @@ class TensorNameMap:
     def count_matches(self, names: Sequence[str]) -> tuple[int, int]:
         """How many of this architecture's name patterns occur, and how many names have its prefix."""
         patterns = {BLOCK_NUMBER.sub("*", self.without_prefix(name)) for name in names}
-        own_patterns = {BLOCK_NUMBER.sub("*", name) for rule in self.rules for name in rule.hf_names}
-        return len(patterns & own_patterns), sum(name.startswith(self.prefix) for name in names)
+        known_patterns = {BLOCK_NUMBER.sub("*", name) for rule in self.rules for name in rule.hf_names}
+        return len(patterns & known_patterns), sum(name.startswith(self.prefix) for name in names)
 
 
 @dataclass(frozen=True)
 class NameMappingReport:
-    """What happened to each name of an imported file: `missing` by head, `skipped_tensors` by reason."""
+    """The names of an imported file that were matched, `missing` (by head) or skipped (by reason)."""
 
     title: str
     num_matched: int
@@ -118,7 +118,7 @@ def to_our_names(
     alternatives: Sequence[TensorNameMap] = (),
     file: Path | None = None,
 ) -> tuple[dict[str, Tensor], NameMappingReport]:
-    """Convert Hugging Face tensors to our names and shapes, in float32; an error names all that do not fit.
+    """Convert Hugging Face tensors to our names and shapes, in float32; an error names all mismatches.
 
     `num_offset_rows` are extra rows at the beginning of tensors with offset rows. `alternatives` are other
     architectures that an error may suggest.
@@ -205,13 +205,13 @@ def closest_architecture(names: Sequence[str], name_maps: Sequence[TensorNameMap
 def _mismatch_error(
     name_map: TensorNameMap, faults: list[str], names: list[str], others: Sequence[TensorNameMap], file: Path | None
 ) -> InputError:
-    """Lists the faults and suggests a better matching architecture."""
-    own_matches, closest = name_map.count_matches(names), closest_architecture(names, [name_map, *others])
+    """An error that lists the mismatches and suggests a better matching architecture."""
+    num_matches, closest = name_map.count_matches(names), closest_architecture(names, [name_map, *others])
     message = f"not {name_map.title}'s weights: {join_errors(faults)}"
-    if not own_matches[0]:
+    if not num_matches[0]:
         message = f"none of its names is one of {name_map.title}'s"
     hint = f"give the folder of a whole {name_map.title}, as save_pretrained wrote it"
-    if closest is not None and closest.count_matches(names) > own_matches:
+    if closest is not None and closest.count_matches(names) > num_matches:
         message += f"; these look like {closest.title}'s"
         hint += f", or correct model_type in its config.json if it is {closest.title}"
     return InputError(message, file=file, hint=hint)
@@ -246,12 +246,11 @@ def _group_ignored(
     for name in sorted(names):
         reason = next((reason for pattern, reason in reasons.items() if re.fullmatch(pattern, name)), "")
         groups.setdefault(reason, []).append(name)
-    unknown = groups.pop("", [])
-    return groups, unknown
+    return groups, groups.pop("", [])
 
 
 def _wrong_shapes(rules: Sequence[TensorNameRule], tensors: Mapping[str, Tensor], num_offset_rows: int) -> list[str]:
-    """Faults of shapes that cannot be transposed, stacked or split; the model checks the sizes later."""
+    """Messages on shapes that cannot be transposed, stacked or split; the model checks the sizes later."""
     faults = []
     for rule in rules:
         shapes = {name: tuple(tensors[name].shape) for name in rule.hf_names}

@@ -1,10 +1,11 @@
-"""Word-vector files (word2vec, GloVe, fastText, safetensors), read and written; runs from and to them."""
+"""Reading and writing word-vector files (word2vec, GloVe, fastText, safetensors), and runs from and to them."""
 
 from __future__ import annotations
 
 import io
 import math
 import os
+import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from forebear.training.run_folder import RunFolder
 
 VECTOR_FORMATS = ("word2vec", "word2vec-binary", "glove", "fasttext", "safetensors")
-# The share of the first lines that must look like a word with one number, or with more.
+# The fraction of the first lines that must look like a word with one number, or with several.
 MIN_SCALAR_FRACTION, MIN_VECTOR_FRACTION = 0.9, 0.5
 NUM_SAMPLED_ROWS = 64  # rows from which the size of a text file is estimated
 UNSUPPORTED_FORMATS = {
@@ -57,23 +58,23 @@ UNSUPPORTED_FORMATS = {
     b"\x93NUMPY": ("is an array without words", "write it with its words, as any of the forms that are read"),
 }
 MAX_WORD_BYTES = 1 << 16  # of one word in a binary file
-ROWS_PER_BLOCK = 4096  # rows that are written or checked at once
-LARGE_EXPORT_BYTES = 100_000_000  # bytes; larger exports are announced before they are written
+ROWS_PER_BLOCK = 4096  # rows written or validated together
+LARGE_EXPORT_BYTES = 100_000_000  # larger exports are announced before they are written
 COMPRESSED_SUFFIXES = (".gz", ".zst")
-COMPILED_MIN_BYTES = 1 << 25  # bytes of a file; below, numpy finishes before numba is loaded
+COMPILED_MIN_BYTES = 1 << 25  # below, numpy finishes before numba is loaded
 BOM = "\ufeff"  # ignored at the beginning of a file
 
 
 def detect_vector_format(path: str | os.PathLike[str]) -> str | None:
-    """Which of VECTOR_FORMATS a file has, by its content; None if it has none of them or does not exist.
+    """The format of a file (one of VECTOR_FORMATS), by its content; None if it has none of them or does not exist.
 
-    word2vec and fastText text are the same format: a name that ends in .vec (.vec.gz, .vec.zst) counts as fastText.
+    word2vec and fastText have the same text format: a name that ends in .vec (.vec.gz, .vec.zst) counts as fastText.
     """
     path = Path(path)
     if not path.is_file():
         return None
     header = _read_header(path)
-    if _table_name(header) is not None and ("words" in header or _vocab_file(path) is not None):
+    if _matrix_name(header) is not None and ("words" in header or _vocab_file(path) is not None):
         return "safetensors"
     try:
         with PeekableStream(path) as stream:
@@ -90,7 +91,7 @@ def _detect_format(path: Path, head: bytes, is_complete: bool) -> str | None:
     if layout.count is None:
         return "glove" if layout.typical_width and layout.typical_fraction >= min_fraction else None
     if layout.typical_width == layout.width:
-        # With one dimension, "N D" may also be a word and its value, and then agrees with the file only by accident.
+        # With one dimension, "N D" may also be a word and its value that happen to agree with the file.
         num_fields = len(head[layout.header_bytes :].split()) if layout.width == 1 and is_complete else None
         is_glove = num_fields not in (None, 2 * layout.count)
     elif is_binary_vectors(head, is_complete):
@@ -141,7 +142,7 @@ def read_word_vectors(
 
 
 def reject_unsupported_vectors(path: str | os.PathLike[str]) -> bytes:
-    """Rejects files that are empty, corrupt or in a known unsupported format; returns the first bytes, decompressed."""
+    """Reject files that are empty, corrupt or in a known unsupported format; returns the first bytes, decompressed."""
     with PeekableStream(path) as stream:
         head = stream.peek()[0]
     if not head.strip():
@@ -165,10 +166,10 @@ def write_word_vectors(
     matrix: np.ndarray,
     counts: np.ndarray | None = None,
 ) -> list[str]:
-    """Write words and their vectors (N, D) atomically; returns notes on what had to be changed.
+    """Write words and their vectors (N, D) atomically; returns notes on changed words.
 
-    `matrix` needs only a shape and slices of rows. Text has as many digits as identify each float32. A name that ends
-    in .gz or .zst is compressed.
+    `matrix` needs only a shape and slices of rows. Text formats use the fewest digits that identify each float32. If
+    the name ends in .gz or .zst, the file is compressed.
     """
     path = Path(path)
     _validate_format(file_format)
@@ -213,12 +214,9 @@ def _validate_table(words: Sequence[str], matrix: np.ndarray, counts: np.ndarray
     try:
         "".join(words).encode()
     except UnicodeEncodeError:
-        invalid_word = next(
-            word for word in words if not word.isascii() and word != word.encode(errors="ignore").decode()
-        )
-        raise InputError(
-            f"the word {invalid_word!r} is no text", hint="leave it out: it holds half a character"
-        ) from None
+        invalid_word = next(word for word in words if word != word.encode(errors="ignore").decode())
+        hint = "leave it out: it holds half a character"
+        raise InputError(f"the word {invalid_word!r} is no text", hint=hint) from None
     for start in range(0, len(words), ROWS_PER_BLOCK):
         with np.errstate(over="ignore"):
             is_finite = np.isfinite(np.asarray(matrix[start : start + ROWS_PER_BLOCK], np.float32)).all(1)
@@ -232,22 +230,20 @@ def escape_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
     Whitespace becomes _, as in word2vec's phrases: some readers split lines at any whitespace.
     """
-    used_words, writable_words, changed_words = set(words), [], AnomalyCount()
+    used_words, escaped_words, changed_words = set(words), [], AnomalyCount()
     for word in words:
-        writable_word = word
+        escaped = word
         if word.split() != [word] or word.startswith(BOM):
-            writable_word = (
-                "".join("_" if character.isspace() or character == BOM else character for character in word) or "_"
-            )
-            while writable_word in used_words:
-                writable_word += "_"
-            used_words.add(writable_word)
-            changed_words.add(f"{word!r} as {writable_word!r}")
-        writable_words.append(writable_word)
-    return writable_words, changed_words.note("written otherwise: lines of text hold no white space inside a word")
+            escaped = re.sub(rf"[\s{BOM}]", "_", word) or "_"
+            while escaped in used_words:
+                escaped += "_"
+            used_words.add(escaped)
+            changed_words.add(f"{word!r} as {escaped!r}")
+        escaped_words.append(escaped)
+    return escaped_words, changed_words.note("written otherwise: lines of text hold no white space inside a word")
 
 
-# --- Runs from word vectors, and word vectors from runs ---
+# --- Importing word vectors as runs, and exporting them ---
 
 
 class VectorFileOptions(TypedDict, total=False):
@@ -273,22 +269,22 @@ def import_vectors(path: Path, target: Path, **options: Unpack[VectorFileOptions
     return create_run(target, spec, "word2vec", tokenizer, network.arrays, metadata)
 
 
-def _tokenizer_for_words(names: Sequence[str], path: Path) -> tuple[Tokenizer, list[str]]:
+def _tokenizer_for_words(words: Sequence[str], path: Path) -> tuple[Tokenizer, list[str]]:
     """A word-level tokenizer with exactly these words, and notes on it.
 
     A file does not say how its text was tokenized and normalized: our own pre-tokenization is used, with lowercasing
     if no word has a capital letter.
     """
-    special_tokens, known_words = {}, set(names)
+    special_tokens, known_words = {}, set(words)
     for role in ("unknown", "end"):
-        preferred_names = SPECIAL_TOKEN_NAMES[role]
-        special_tokens[role] = next((name for name in preferred_names if name not in known_words), preferred_names[0])
+        names = SPECIAL_TOKEN_NAMES[role]
+        special_tokens[role] = next((name for name in names if name not in known_words), names[0])
         while special_tokens[role] in known_words:
             special_tokens[role] = f"<{special_tokens[role]}>"
-    is_lowercase = all(name == name.lower() for name in names) and any(name != name.upper() for name in names)
-    has_chinese = any(map(has_han, names))
+    is_lowercase = all(word == word.lower() for word in words) and any(word != word.upper() for word in words)
+    has_chinese = any(map(has_han, words))
     tokenizer_spec = word_level.word_tokenizer_spec(
-        [*special_tokens.values(), *names],
+        [*special_tokens.values(), *words],
         specials=special_tokens,
         normalise=("lower",) if is_lowercase else (),
         split="punctuation",
@@ -315,10 +311,7 @@ def vector_export_note(run: ExportableRun, file_format: str, target: Path) -> st
         flags = f"--format word2vec --to {target.stem}.gz" if file_format == "safetensors" else f"--to {target.name}.gz"
         return f"{note}, all of them 0 but one; packed it is far smaller: {flags}"
     binary_size = estimate_file_size("safetensors", table.words, table.matrix)
-    alternative_note = (
-        f"; --format safetensors takes {binary_size / 1e6:,.0f} MB" if binary_size < 0.8 * num_bytes else ""
-    )
-    return f"{note}{alternative_note}"
+    return note + (f"; --format safetensors takes {binary_size / 1e6:,.0f} MB" if binary_size < 0.8 * num_bytes else "")
 
 
 def export_vectors(run: ExportableRun, target: Path, file_format: str) -> list[str]:
@@ -326,12 +319,12 @@ def export_vectors(run: ExportableRun, target: Path, file_format: str) -> list[s
     table = run.word_table
     notes = write_word_vectors(target, file_format, table.words, table.matrix, table.counts)
     if table.compose is not None:
-        limitation = "it holds those of whole words"
-        notes.append(f"vectors of words that are not in it cannot be composed of the file: {limitation}")
+        limitation = "vectors of words that are not in it cannot be composed of the file"
+        notes.append(f"{limitation}: it holds those of whole words")
     return notes
 
 
-# --- word2vec's binary format: a line "N D", then each word, a space and D float32, perhaps a line end ---
+# --- word2vec's binary format: a line "N D", then for each word: word, space, D float32, optional newline ---
 
 
 def is_binary_vectors(head: bytes, is_complete: bool) -> bool:
@@ -345,7 +338,7 @@ def is_binary_vectors(head: bytes, is_complete: bool) -> bool:
     try:
         remainder[:MAX_WORD_BYTES].decode()
     except UnicodeDecodeError as error:
-        if len(remainder) - error.start > 3:  # more than a character truncated at the end
+        if len(remainder) - error.start > 3:  # more than one truncated character at the end
             return True
     if not is_complete:
         return False
@@ -376,7 +369,7 @@ def read_binary_vectors(
     builder = VectorTableBuilder(decoder, width, stream.max_plausible_rows(min(count, limit or count), vector_bytes))
     corrupt_error = partial(decoder.error_at, hint=CORRUPT_FILE_HINT)
     stream.read(len(line) + 1)
-    num_read, remainder, offset = 0, b"", len(line) + 1  # the rest of a block begins there in the (decompressed) file
+    num_read, remainder, offset = 0, b"", len(line) + 1  # offset: of the remainder in the (decompressed) file
     while num_read < count and (limit is None or len(builder.words) < limit):
         if not (data := stream.read()):
             message = f"the file ends inside the word that begins here, or inside its {width:,} numbers"
@@ -389,9 +382,8 @@ def read_binary_vectors(
         if b"" in words:
             raise corrupt_error("a vector stands here with no word before it", positions[words.index(b"")])
         if words:
-            unaligned = np.ndarray(
-                len(block) - vector_bytes + 1, f"V{vector_bytes}", block, strides=1
-            )  # a vector at every byte offset
+            # A vector at every byte offset.
+            unaligned = np.ndarray(len(block) - vector_bytes + 1, f"V{vector_bytes}", block, strides=1)
             builder.add(words, unaligned[vector_starts].view("<f4").reshape(-1, width), positions)
         num_read, remainder, offset = num_read + len(words), block[end:], offset + end
         if num_read < count and len(remainder) >= MAX_WORD_BYTES and b" " not in remainder[:MAX_WORD_BYTES]:
@@ -419,7 +411,7 @@ def _split_binary(block: bytes, max_words: int, vector_bytes: int) -> tuple[list
 
 
 def write_binary_vectors(file: IO[bytes], words: Sequence[str], matrix: np.ndarray) -> None:
-    """Write as word2vec itself does, with a newline after each vector."""
+    """Write the format of the original word2vec, with a newline after each vector."""
     count, width = matrix.shape
     file.write(b"%d %d\n" % (count, width))
     for start in range(0, count, ROWS_PER_BLOCK):
@@ -431,7 +423,7 @@ def write_binary_vectors(file: IO[bytes], words: Sequence[str], matrix: np.ndarr
 # --- safetensors, memory-mapped ---
 #
 # Tensors: vectors (N, D) F32; words U8, UTF-8 without separators; ends (N,) I64; counts (N,) I64, if known.
-# A file without words takes them from NAME.vocab.txt or vocab.txt next to it, one word a line.
+# Without the tensor `words` they are read from NAME.vocab.txt or vocab.txt next to the file, one word per line.
 
 
 def _read_header(path: Path) -> dict[str, Any]:
@@ -443,8 +435,8 @@ def _read_header(path: Path) -> dict[str, Any]:
     return {"": data_start, **header} if "" not in header else {}
 
 
-def _table_name(header: dict[str, Any]) -> str | None:
-    """The name of the tensor of vectors: `vectors`, or the only matrix."""
+def _matrix_name(header: dict[str, Any]) -> str | None:
+    """The name of the tensor that holds the vectors: `vectors`, or that of the only matrix."""
     matrix_names = [
         name
         for name, entry in header.items()
@@ -464,9 +456,9 @@ def _vocab_file(path: Path) -> Path | None:
 def read_safetensors_vectors(
     path: Path, *, limit: int | None = None, on_bad_bytes: str = "fail", progress: ProgressFn | None = None
 ) -> WordVectorFile:
-    """The words, and the memory-mapped vectors; they are read once to reject NaN and infinity."""
+    """Read words and memory-map their vectors, which are scanned once to reject NaN and infinity."""
     header, file_size = _read_header(path), path.stat().st_size
-    tensor_name = _table_name(header)
+    tensor_name = _matrix_name(header)
     if tensor_name is None:
         hint = "give a file with a tensor of rows and columns, named vectors"
         raise InputError("no safetensors file with a table of vectors in it", file=path, hint=hint)
@@ -485,7 +477,7 @@ def read_safetensors_vectors(
         raise InputError("it holds no vectors", file=path, hint=EMPTY_FILE_HINT)
     if matrix.dtype != np.float32:
         notes.append(f"its numbers are {header[tensor_name]['dtype']}: read into memory as float32")
-        with np.errstate(over="ignore"):  # what is too large is refused below
+        with np.errstate(over="ignore"):  # values that overflow are rejected below
             matrix = np.asarray(matrix, np.float32)
     for start in range(0, len(words), ROWS_PER_BLOCK):
         word_numbers = range(start + 1, len(words) + 1)
@@ -527,14 +519,13 @@ def _word_bytes(path: Path, header: dict[str, Any]) -> list[bytes]:
 def write_safetensors_vectors(
     file: IO[bytes], words: Sequence[str], matrix: np.ndarray, counts: np.ndarray | None
 ) -> None:
-    """Write a table of vectors with any words, unchanged."""
+    """Write words and vectors; words may contain any characters."""
     word_bytes = [word.encode() for word in words]
     index_arrays = {"ends": np.cumsum([len(word) for word in word_bytes], dtype="<i8")}
     if counts is not None:
         index_arrays["counts"] = np.asarray(counts, "<i8")
-    tensor_specs = {
-        name: ("I64", array.shape) for name, array in index_arrays.items()
-    }  # widest type first: all are aligned
+    # Widest type first, so that all tensors are aligned.
+    tensor_specs = {name: ("I64", array.shape) for name, array in index_arrays.items()}
     tensor_specs |= {"vectors": ("F32", matrix.shape), "words": ("U8", (sum(map(len, word_bytes)),))}
     file.write(safetensors_header(tensor_specs, {"words": "UTF-8, one after the other; ends says where each ends"}))
     for array in index_arrays.values():

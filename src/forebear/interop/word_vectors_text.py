@@ -1,4 +1,4 @@
-"""Text files of word vectors, a word and its numbers per line: word2vec and fastText with a header, GloVe without.
+"""Text files of word vectors, one word and its numbers per line: word2vec and fastText with a header, GloVe without.
 
 Words may contain spaces (some of GloVe's do): the last D fields of a line are numbers, everything before is the word.
 """
@@ -75,7 +75,7 @@ class WordDecoder:
         self.duplicates, self.undecodable = AnomalyCount(), AnomalyCount()
 
     def error_at(self, message: str, position: int, hint: str = "") -> InputError:
-        """An error at a position."""
+        """An error at this line, byte or word number."""
         if self.unit == "word":
             return InputError(f"word {position:,}: {message}", file=self.path, hint=hint)
         return InputError(message, file=self.path, hint=hint, **{self.unit: position})
@@ -83,7 +83,7 @@ class WordDecoder:
     def decode_new_words(
         self, raw_words: Sequence[bytes], positions: Sequence[int]
     ) -> tuple[list[str], list[int] | None]:
-        """The words that are new, and their rows; None if all are."""
+        """The words that are not duplicates, and their rows; None instead of the rows if all are kept."""
         words: list[Any] = []
         with contextlib.suppress(UnicodeDecodeError):
             words = b"\n".join(raw_words).decode().split("\n")
@@ -119,7 +119,7 @@ class WordDecoder:
         return self.undecodable.note(f"no UTF-8, {treatment}") + self.duplicates.note("there again, the first is kept")
 
     def reject_non_finite(self, rows: np.ndarray, word_at: Callable[[int], str], positions: Sequence[int]) -> None:
-        """Rejects NaN and infinity; `word_at` gives the printable word of a row."""
+        """Reject NaN and infinity; `word_at` gives the printable word of a row."""
         finite = np.isfinite(rows)
         if not finite.all():
             row = int(np.argmin(finite.all(1)))
@@ -137,7 +137,7 @@ class VectorTableBuilder:
         self._rows = np.empty((capacity, width), np.float32)  # untouched memory costs nothing
 
     def add(self, raw_words: Sequence[bytes], rows: np.ndarray, positions: Sequence[int]) -> None:
-        """Adds words as bytes, their vectors (n, D) and their positions."""
+        """Add words as bytes, their vectors (n, D) and their positions."""
         self.decoder.reject_non_finite(rows, lambda row: printable_bytes(raw_words[row]), positions)
         words, kept_rows = self.decoder.decode_new_words(raw_words, positions)
         start, end = len(self.words), len(self.words) + len(words)
@@ -172,8 +172,8 @@ HEADER_PATTERN = re.compile(rb"\s*(\d{1,15})\s+(\d{1,15})\s*")
 NUMBER_PATTERN = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 NUMBER_CHARACTERS = b"0123456789+-.eE \n"  # of regular numbers and their separators
 BOM = b"\xef\xbb\xbf"  # some programs write it at the beginning of UTF-8
-NUM_SAMPLED_LINES = 16  # read to detect the number of dimensions
-ROWS_PER_BLOCK = 1024  # written at once
+NUM_SAMPLED_LINES = 16  # lines from which the number of dimensions is detected
+ROWS_PER_BLOCK = 1024  # rows written together
 DIGIT_RANGE = range(6, 10)  # 6 decimal digits always survive float32, 9 always identify one
 
 # (block of complete lines, D) → vectors (n, D) and the end of each word in the block, -1 for an irregular line
@@ -199,13 +199,13 @@ class VectorTextLayout:
 
 
 def detect_layout(head: bytes, is_complete: bool) -> VectorTextLayout:
-    """The layout of a text with this beginning; `is_complete`: nothing follows."""
+    """The layout of a file that begins with `head`; `is_complete`: `head` is the whole file."""
     bom_size = len(BOM) if head.startswith(BOM) else 0
     lines = head[bom_size:].split(b"\n", NUM_SAMPLED_LINES + 1)
     if len(lines) > NUM_SAMPLED_LINES + 1 or not is_complete or not lines[-1]:
         lines.pop()
     header = HEADER_PATTERN.fullmatch(lines[0]) if lines else None
-    # Fields at the end of a line that are numbers; the first field is always the word.
+    # Trailing fields of a line that are numbers; the first field is always the word.
     fields = [line.split()[1:] for line in lines[1 if header else 0 :] if line.strip()]
     number_counts = [sum(1 for _ in takewhile(_is_number, reversed(line_fields))) for line_fields in fields]
     if header and 2 * number_counts.count(int(header[2])) >= len(number_counts) > 0:
@@ -257,24 +257,21 @@ def _validate_layout(stream: PeekableStream, file_format: str) -> VectorTextLayo
     """The layout of a file in this format, if its header is plausible."""
     head, is_complete = stream.peek()
     layout = detect_layout(head, is_complete)
-
     layout_error = partial(InputError, file=stream.path, line=1)
     if not head.strip():
         raise layout_error("the file is empty", hint=CORRUPT_FILE_HINT)
     if file_format == "glove":
         if layout.count is not None and layout.typical_width > 1:
-            raise layout_error(
-                "it begins with a line of two numbers, as GloVe's files do not", hint="read it as word2vec"
-            )
+            message = "it begins with a line of two numbers, as GloVe's files do not"
+            raise layout_error(message, hint="read it as word2vec")
         if layout.count is not None:  # a word that is a number, with one number
             layout = VectorTextLayout(None, 1, 1, 1.0, 0)
         if not layout.typical_width:
             raise layout_error("no word with numbers after it stands here", hint="give a file of word vectors")
         return layout
     if layout.count is None:
-        raise layout_error(
-            'it should begin with a line "N D": how many words of how many numbers', hint="read it as glove"
-        )
+        message = 'it should begin with a line "N D": how many words of how many numbers'
+        raise layout_error(message, hint="read it as glove")
     if not 0 < layout.width <= MAX_LINE_BYTES or not layout.count:
         message = f"it says that there are {layout.count:,} words of {layout.width:,} numbers"
         raise layout_error(message, hint=CORRUPT_FILE_HINT)
@@ -305,7 +302,7 @@ class _TextVectorReader:
     def __init__(self, builder: VectorTableBuilder, layout: VectorTextLayout, parse: ParseFn) -> None:
         self.builder, self.layout, self.parse = builder, layout, parse
         self.num_header_lines = 0 if layout.count is None else 1
-        self.line = self.num_header_lines  # number of the last line that was read
+        self.line = self.num_header_lines  # number of the last line read
         self.num_blank, self.lacks_final_newline, self.words_with_spaces = 0, False, AnomalyCount()
 
     @property
@@ -316,7 +313,7 @@ class _TextVectorReader:
         return self.builder.decoder.error_at(message, line, hint)
 
     def read_block(self, block: bytes) -> None:
-        """Parses complete lines, irregular ones one by one."""
+        """Parse complete lines, irregular ones one by one."""
         line_ends = _line_ends(block)
         last_bytes = np.frombuffer(block, np.uint8)[line_ends - 1]
         if np.isin(last_bytes, [ord("\r"), ord(" ")]).any():
@@ -326,8 +323,8 @@ class _TextVectorReader:
         line_starts = np.concatenate(([0], line_ends[:-1] + 1))
         words = [block[start:end] for start, end in zip(line_starts.tolist(), ends.tolist(), strict=True)]
         line_numbers: Sequence[int] = range(self.line + 1, self.line + 1 + len(words))
-        unparsed, blank_rows = np.flatnonzero(ends < 0).tolist(), []
-        for row in unparsed:
+        blank_rows = []
+        for row in np.flatnonzero(ends < 0).tolist():
             line = block[line_starts[row] : line_ends[row]]
             if not line.strip():
                 blank_rows.append(row)
@@ -367,7 +364,7 @@ class _TextVectorReader:
         return fields[0], [float(text) for text in fields[1:]]
 
     def finish(self) -> None:
-        """Checks that the file has the declared number of words."""
+        """Check that the file has the declared number of words."""
         count, declared_count = self.num_words, self.layout.count
         if declared_count is not None and count < declared_count:
             message = f"the file ends after {count:,} of the {declared_count:,} words that its first line tells"

@@ -1,6 +1,4 @@
-"""ALBERT (Lan et al. 2019): BERT with shared layers, factorized embeddings, sentence-order prediction and n-gram
-masking.
-"""
+"""ALBERT (Lan et al. 2019): BERT with shared layers, factorized embeddings, sentence order and n-gram masking."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ class AlbertSpec(BertSpec):
         "xlarge": {"width": 2048, "depth": 24, "heads": 16},
         "xxlarge": {"width": 4096, "depth": 12, "heads": 64},
     }
-    entries: ClassVar[int] = 30_000
+    published_vocab_size: ClassVar[int] = 30_000
 
     pairs: str = "order"
     whole_words: bool = True
@@ -56,4 +54,4 @@ class AlbertSpec(BertSpec):
         return WordNgrams(self.groups) if self.groups > 1 else super().masking_units()
 
     def build(self, tokenizer: Tokenizer) -> Model:
-        return self._encoder(tokenizer, self.table, shared_layers=True)
+        return self._build_model(tokenizer, self.table, shared_layers=True)

@@ -56,8 +56,8 @@ class BertSpec(ModelSpec):
     }
     size: ClassVar[str] = "pocket"
     tokenizer: ClassVar[str] = "wordpiece"
-    entries: ClassVar[int] = 30_522
-    needs: ClassVar[tuple[str, ...]] = ("start", "end", "mask")
+    published_vocab_size: ClassVar[int] = 30_522
+    required_roles: ClassVar[tuple[str, ...]] = ("start", "end", "mask")
     segments: ClassVar[int] = 2
 
     width: int = 768
@@ -87,27 +87,27 @@ class BertSpec(ModelSpec):
         if self.context < 8:
             raise InputError(f"context is {self.context}", hint="give at least 8: special tokens take three of them")
         if self.short_rows and not 8 <= self.short_rows <= self.context:
-            raise InputError(
-                f"short_rows is {self.short_rows}", hint=f"give 8 to {self.context}, the context; 0 is all of it"
-            )
+            hint = f"give 8 to {self.context}, the context; 0 is all of it"
+            raise InputError(f"short_rows is {self.short_rows}", hint=hint)
 
     @property
     def needs_word_boundaries(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.whole_words
 
     def masking_units(self) -> MaskingUnits:
-        """The masking unit."""
+        """The unit of masking: single tokens or whole words."""
         return WholeWords() if self.whole_words else SingleTokens()
 
     def objective(self, tokenizer: Tokenizer) -> MaskedTokens:
-        start, end, mask = spec.special_ids(tokenizer, self.needs)
-        rows = SENTENCE_TASKS[self.pairs](self.context, start, end, self.long, self.short_rows or None)
-        return MaskedTokens(rows, self.masking_units(), mask, tokenizer.vocab_size, tokenizer.special_ids, self.share)
+        cls_id, sep_id, mask_id = spec.special_ids(tokenizer, self.required_roles)
+        rows = SENTENCE_TASKS[self.pairs](self.context, cls_id, sep_id, self.long, self.short_rows or None)
+        vocab_size, special_ids = tokenizer.vocab_size, tokenizer.special_ids
+        return MaskedTokens(rows, self.masking_units(), mask_id, vocab_size, special_ids, self.share)
 
     def build(self, tokenizer: Tokenizer) -> Model:
-        return self._encoder(tokenizer, self.width, shared_layers=False)
+        return self._build_model(tokenizer, self.width, shared_layers=False)
 
-    def _encoder(self, tokenizer: Tokenizer, embedding_size: int, *, shared_layers: bool) -> Model:
+    def _build_model(self, tokenizer: Tokenizer, embedding_size: int, *, shared_layers: bool) -> Model:
         """The model with this embedding size, and with shared or separate layers."""
         from forebear.nn.embedding import InputEmbedding
         from forebear.nn.heads import LMHead, PoolerHead
@@ -137,15 +137,15 @@ class BertSpec(ModelSpec):
             dropout=self.dropout,
         )
         token_head = LMHead(embedding, width=self.width, bias=True, transform=self.activation, epsilon=self.epsilon)
-        if self.pairs == "none":
-            return Model(encoder, {"token": token_head})
-        return Model(encoder, {"token": token_head, "pair": PoolerHead(self.width, 2)})
+        pair_head = {} if self.pairs == "none" else {"pair": PoolerHead(self.width, 2)}
+        return Model(encoder, {"token": token_head, **pair_head})
 
     def input_format(self, tokenizer: Tokenizer) -> InputFormat:
         """[CLS] A [SEP] B [SEP], pooled from [CLS]."""
-        start, end = spec.special_ids(tokenizer, ("start", "end"))
-        return InputFormat((start,), (end,), (end,), "first", segments=self.segments > 1, max_length=self.context)
+        cls_id, sep_id = spec.special_ids(tokenizer, ("start", "end"))
+        has_segments = self.segments > 1
+        return InputFormat((cls_id,), (sep_id,), (sep_id,), "first", segments=has_segments, max_length=self.context)
 
     def default_recipe(self) -> dict[str, Any]:
-        """Batches are larger than GPT's, since only one token in seven is supervised."""
+        """Larger batches than GPT's, since only one token in seven is supervised."""
         return {"rate": 0.192 / self.width, "batch": max(2 * self.context, 16 * self.width)}

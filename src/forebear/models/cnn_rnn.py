@@ -50,7 +50,7 @@ class CharCNNSpec(RecurrentSpec):
     }
     size: ClassVar[str] = "tiny"
     char_level: ClassVar[bool] = True
-    entries: ClassVar[int] = 10_000
+    published_vocab_size: ClassVar[int] = 10_000
 
     width: int = 300
     inner: int = 300

@@ -43,7 +43,7 @@ class CRFSpec(ModelSpec):
     learns_tags: ClassVar[bool] = True
     learns_tags_by: ClassVar[Literal["counting", "searching"]] = "searching"
     tokenizer: ClassVar[str] = "words"
-    needs: ClassVar[tuple[str, ...]] = ()
+    required_roles: ClassVar[tuple[str, ...]] = ()
     char_level: ClassVar[bool] = True
 
     l2: float = 0.1

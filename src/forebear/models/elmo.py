@@ -67,7 +67,7 @@ class ElmoSpec(RecurrentSpec):
         "original": {},
     }
     size: ClassVar[str] = "tiny"
-    entries: ClassVar[int] = 793_471
+    published_vocab_size: ClassVar[int] = 793_471
     state: ClassVar[str] = "fresh"  # windows in any order
 
     width: int = 512
@@ -92,7 +92,7 @@ class ElmoSpec(RecurrentSpec):
         spec.require_range(self, width=(1, None), cells=(1, None), depth=(1, None), context=(1, None))
         spec.require_range(self, cell_clip=(0, None), project_clip=(0, None), borders=(1, 2))
         spec.require_choice("reads", self.reads, ("characters", "words"))
-        spec.require_share(self, "dropout")
+        spec.require_fraction(self, "dropout")
         self.validate_softmax()
         if self.reads == "characters":
             recurrent_spec.validate_char_cnn(self)
@@ -107,8 +107,8 @@ class ElmoSpec(RecurrentSpec):
         return super().unused_fields | ({} if self.char_level else dict.fromkeys(char_fields, "reads"))
 
     def objective(self, tokenizer: Tokenizer) -> BidirectionalLM:
-        (end,) = spec.special_ids(tokenizer, self.needs)
-        return BidirectionalLM(self.context, end)
+        (eos_id,) = spec.special_ids(tokenizer, self.required_roles)
+        return BidirectionalLM(self.context, eos_id)
 
     def build(self, tokenizer: Tokenizer) -> Model:
         from forebear.nn.lstm_scan import ClipLimits
@@ -119,21 +119,14 @@ class ElmoSpec(RecurrentSpec):
         def make_stack(backward: bool) -> RecurrentStack:
             project = None if self.cells == self.width else self.width
             clip_limits = ClipLimits(self.cell_clip, self.project_clip)
-            layers = [
-                LSTMLayer(self.width, self.cells, project=project, backward=backward, clip_limits=clip_limits)
-                for _ in range(self.depth)
-            ]
+            options: Any = {"project": project, "backward": backward, "clip_limits": clip_limits}
+            layers = [LSTMLayer(self.width, self.cells, **options) for _ in range(self.depth)]
             return RecurrentStack(layers, dropout=self.dropout, skip=self.skip)
 
         char_level = self.char_level
         embedding = recurrent_spec.char_cnn_embedding(self, tokenizer) if char_level else self.word_embedding(tokenizer)
-        encoder = BiLMEncoder(
-            embedding,
-            make_stack(False),
-            make_stack(True),
-            boundary_ids=self._boundary_ids(tokenizer),
-            dropout=self.dropout,
-        )
+        options: Any = {"boundary_ids": self._boundary_ids(tokenizer), "dropout": self.dropout}
+        encoder = BiLMEncoder(embedding, make_stack(False), make_stack(True), **options)
         forward_head = self.softmax_head(self.width, tokenizer.vocab_size)
         backward_head = SoftmaxHead(forward_head.softmax, input_offset=self.width, is_shared=True)
         return Model(encoder, {"next": forward_head, "previous": backward_head})
@@ -144,14 +137,14 @@ class ElmoSpec(RecurrentSpec):
         return oov_tokenizer(tokenizer, self.longest) if self.char_level else base_tokenizer(tokenizer)
 
     def input_format(self, tokenizer: Tokenizer) -> InputFormat:
-        """Texts start and end as documents do."""
-        start, end = self._boundary_ids(tokenizer)
-        return InputFormat((start,), (end,), (end,), "max", segments=True)
+        """Texts start and end with the boundary tokens of documents; max pooling."""
+        bos_id, eos_id = self._boundary_ids(tokenizer)
+        return InputFormat((bos_id,), (eos_id,), (eos_id,), "max", segments=True)
 
     def _boundary_ids(self, tokenizer: Tokenizer) -> tuple[int, int]:
         """Ids of the start and the end token of a text."""
-        roles = spec.special_ids(tokenizer, ("start", "end") if self.borders == 2 else self.needs)
-        return roles[0], roles[-1]
+        token_ids = spec.special_ids(tokenizer, ("start", "end") if self.borders == 2 else self.required_roles)
+        return token_ids[0], token_ids[-1]
 
     def default_recipe(self) -> dict[str, Any]:
         return {"rate": 4e-3 if self.cells < 512 else 1e-3, "batch": 1024, "decay": 0.01}

@@ -26,11 +26,8 @@ class ErnieSpec(BertSpec):
     stage    steps until the next kind of unit is hidden
     """
 
-    sizes: ClassVar[dict[str, dict[str, Any]]] = {
-        **{name: BertSpec.sizes[name] for name in ("pocket", "laptop")},
-        "base": {},
-    }
-    entries: ClassVar[int] = 18_000
+    sizes: ClassVar[dict[str, dict[str, Any]]] = {name: BertSpec.sizes[name] for name in ("pocket", "laptop", "base")}
+    published_vocab_size: ClassVar[int] = 18_000
     uses_entities: ClassVar[bool] = True
 
     context: int = 513

@@ -41,7 +41,7 @@ class GPTSpec(ModelSpec):
         "117M": {},
     }
     size: ClassVar[str] = "tiny"
-    entries: ClassVar[int] = 40_478
+    published_vocab_size: ClassVar[int] = 40_478
     norm: ClassVar[Literal["pre", "post"]] = "post"
 
     width: int = 768
@@ -57,8 +57,8 @@ class GPTSpec(ModelSpec):
         spec.validate_transformer(self)
 
     def objective(self, tokenizer: Tokenizer) -> NextToken:
-        (end,) = spec.special_ids(tokenizer, self.needs)
-        return NextToken(self.context, end, self.apart)
+        (eos_id,) = spec.special_ids(tokenizer, self.required_roles)
+        return NextToken(self.context, eos_id, self.apart)
 
     def build(self, tokenizer: Tokenizer) -> Model:
         from forebear.nn.embedding import InputEmbedding
@@ -82,10 +82,10 @@ class GPTSpec(ModelSpec):
         return Model(encoder, {"next": LMHead(embedding)})
 
     def input_format(self, tokenizer: Tokenizer) -> InputFormat:
-        """Start, delimiter and end are the same token, as in pre-training; the vector of the last one is pooled."""
-        (end,) = spec.special_ids(tokenizer, self.needs)
-        return InputFormat((end,), (end,), (end,), "last", both_orders=True, max_length=self.context)
+        """Start, separator and end are the same token, as in pre-training; the last one is pooled."""
+        (eos_id,) = spec.special_ids(tokenizer, self.required_roles)
+        return InputFormat((eos_id,), (eos_id,), (eos_id,), "last", both_orders=True, max_length=self.context)
 
     def default_recipe(self) -> dict[str, Any]:
-        """Small batches and high rates: within minutes, many steps beat large batches. Wider models need less."""
+        """Small batches and high rates: in minutes, many steps beat large batches. Wider models need lower rates."""
         return {"rate": 0.256 / self.width, "batch": max(self.context, 6 * self.width)}

@@ -27,7 +27,7 @@ class GPT2Spec(GPTSpec):
         "774M": {"width": 1280, "depth": 36, "heads": 20},
         "1.5B": {"width": 1600, "depth": 48, "heads": 25},
     }
-    entries: ClassVar[int] = 50_257
+    published_vocab_size: ClassVar[int] = 50_257
     norm: ClassVar[Literal["pre", "post"]] = "pre"
 
     context: int = 1024

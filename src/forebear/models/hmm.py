@@ -65,19 +65,19 @@ class HMMSpec(ModelSpec):
     def build(self, tokenizer: Tokenizer) -> HMMModel:
         from forebear.statistical.hmm import HMMModel
 
-        end = tokenizer.special_roles["end"]
+        eos_id = tokenizer.special_roles["end"]
         return HMMModel(
             states=self.states,
             vocabulary=tokenizer.vocab_size,
-            end=end,
-            never=tokenizer.special_ids - {end, tokenizer.unk_id},
+            end=eos_id,
+            never=tokenizer.special_ids - {eos_id, tokenizer.unk_id},
             smoothing=self.smoothing,
         )
 
     def build_tagger(
         self, tokenizer: Tokenizer, allowed_transitions: tuple[np.ndarray, np.ndarray, np.ndarray]
     ) -> HMMTagger:
-        """A supervised tagger, whose states are the tags; the fields above are for unsupervised states."""
+        """A supervised tagger, whose states are the tags; it ignores the fields, which are for unsupervised states."""
         from forebear.data.tokenizers.char_ids import char_ids_for
         from forebear.statistical.hmm_tagger import HMMTagger
 
@@ -88,7 +88,7 @@ class HMMSpec(ModelSpec):
             unknown=tokenizer.special_roles["unknown"],
             allowed=allowed_transitions,
             never=frozenset(tokenizer.special_ids),
-            words_of_ids=lambda numbers: [char_ids.id_to_word(number) for number in numbers.tolist()],
+            words_of_ids=lambda word_ids: list(map(char_ids.id_to_word, word_ids.tolist())),
         )
 
     def task_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:

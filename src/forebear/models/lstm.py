@@ -1,6 +1,4 @@
-"""LSTM language model (Hochreiter and Schmidhuber 1997; Sundermeyer et al. 2012): gated cells that keep gradients
-alive.
-"""
+"""LSTM language model (Hochreiter and Schmidhuber 1997; Sundermeyer et al. 2012): gated cells preserve gradients."""
 
 from __future__ import annotations
 
@@ -50,7 +48,7 @@ class LSTMSpec(RecurrentSpec):
         },
     }
     size: ClassVar[str] = "tiny"
-    entries: ClassVar[int] = 33_278
+    published_vocab_size: ClassVar[int] = 33_278
 
     width: int = 650
     inner: int = 650

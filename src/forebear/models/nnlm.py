@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from forebear.nn.model import Model
 
 SOFTMAXES = ("full", "adaptive")
-ROW_TARGETS = 32  # targets per sequence: more would be mixed less, fewer would repeat more context
+TARGETS_PER_SEQUENCE = 32  # more would be shuffled less, fewer would repeat more context
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class NNLMSpec(ModelSpec):
     }
     size: ClassVar[str] = "tiny"
     tokenizer: ClassVar[str] = "words"
-    entries: ClassVar[int] = 17_964
+    published_vocab_size: ClassVar[int] = 17_964
 
     width: int = 100
     inner: int = 60
@@ -58,29 +58,27 @@ class NNLMSpec(ModelSpec):
         spec.require_choice("softmax", self.softmax, SOFTMAXES)
 
     def objective(self, tokenizer: Tokenizer) -> NextToken:
-        (end,) = spec.special_ids(tokenizer, self.needs)
-        return NextToken(ROW_TARGETS, end, lead_tokens=self.context - 1)
+        (eos_id,) = spec.special_ids(tokenizer, self.required_roles)
+        return NextToken(TARGETS_PER_SEQUENCE, eos_id, lead_tokens=self.context - 1)
 
     def build(self, tokenizer: Tokenizer) -> Model:
         from forebear.nn.model import Model
         from forebear.nn.nnlm import NNLMEncoder, NNLMHead, WordEmbedding
         from forebear.nn.softmax import AdaptiveSoftmax, cluster_cutoffs
 
-        (end,) = spec.special_ids(tokenizer, self.needs)
-        encoder = NNLMEncoder(
-            WordEmbedding(tokenizer.vocab_size, self.width), window=self.context, inner=self.inner, end_id=end
-        )
+        (eos_id,) = spec.special_ids(tokenizer, self.required_roles)
+        embedding = WordEmbedding(tokenizer.vocab_size, self.width)
+        encoder = NNLMEncoder(embedding, window=self.context, inner=self.inner, end_id=eos_id)
         inputs = self.inner + (self.context * self.width if self.direct else 0)
         cutoffs = cluster_cutoffs(tokenizer.vocab_size) if self.softmax == "adaptive" else ()
-        return Model(
-            encoder, {"next": NNLMHead(AdaptiveSoftmax(inputs, tokenizer.vocab_size, cutoffs), direct=self.direct)}
-        )
+        softmax = AdaptiveSoftmax(inputs, tokenizer.vocab_size, cutoffs)
+        return Model(encoder, {"next": NNLMHead(softmax, direct=self.direct)})
 
     def input_format(self, tokenizer: Tokenizer) -> InputFormat:
-        """Texts start as documents do. No single vector has seen the whole text, so vectors are averaged."""
-        (end,) = spec.special_ids(tokenizer, self.needs)
-        return InputFormat((end,), (end,))
+        """Texts start as documents do. No single state depends on the whole text, so states are averaged."""
+        (eos_id,) = spec.special_ids(tokenizer, self.required_roles)
+        return InputFormat((eos_id,), (eos_id,))
 
     def default_recipe(self) -> dict[str, Any]:
-        """The rate would be too high for a deep network, but most words are rare and each occurrence has to count."""
+        """A rate too high for deep networks: most words are rare, and each occurrence has to count."""
         return {"rate": 1e-2, "batch": 1024, "decay": 0.01}

@@ -27,7 +27,7 @@ class OnehotSpec(WordVectorSpec):
     min_count  words seen less often are not in the vocabulary
     """
 
-    only_counts: ClassVar[bool] = True
+    is_untrained: ClassVar[bool] = True
 
     min_count: int = 1
 

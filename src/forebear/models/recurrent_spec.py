@@ -1,4 +1,4 @@
-"""What the recurrent language models (RNN, LSTM, CNN-RNN, ELMo) share: fields, objective, softmax and task encoders."""
+"""Fields, objective, softmax and task encoders shared by the recurrent language models (RNN, LSTM, CNN-RNN, ELMo)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class RecurrentSpec(ModelSpec):
 
     def __post_init__(self) -> None:
         spec.require_positive(self, "width", "inner", "depth", "context")
-        spec.require_share(self, "dropout", "weight_dropout", "word_dropout")
+        spec.require_fraction(self, "dropout", "weight_dropout", "word_dropout")
         spec.require_choice("state", self.state, STATES)
         self.validate_softmax()
         if self.tied and self.softmax == "adaptive":
@@ -74,8 +74,8 @@ class RecurrentSpec(ModelSpec):
 
     def objective(self, tokenizer: Tokenizer) -> Objective:
         """Consecutive windows of a text if states are carried over, else windows in any order."""
-        (end,) = spec.special_ids(tokenizer, self.needs)
-        return (TokenStreams if self.is_stateful else NextToken)(self.context, end)
+        (eos_id,) = spec.special_ids(tokenizer, self.required_roles)
+        return (TokenStreams if self.is_stateful else NextToken)(self.context, eos_id)
 
     def build_layers(self, tokenizer: Tokenizer, cell: str, embedding: WordEmbedding | CharCNNEmbedding) -> Model:
         """Recurrent layers over the embedding, and the output softmax."""
@@ -85,31 +85,29 @@ class RecurrentSpec(ModelSpec):
         from forebear.nn.recurrent import CELLS, RecurrentEncoder, RecurrentStack
 
         layer_sizes = [embedding.width, *[self.inner] * (self.depth - 1), self.width if self.tied else self.inner]
-        layers = [
-            CELLS[cell](inputs, width, weight_dropout=self.weight_dropout) for inputs, width in pairwise(layer_sizes)
-        ]
+        sizes = pairwise(layer_sizes)
+        layers = [CELLS[cell](inputs, width, weight_dropout=self.weight_dropout) for inputs, width in sizes]
         stack = RecurrentStack(layers, dropout=self.dropout)
         encoder = RecurrentEncoder(embedding, stack, dropout=self.dropout, word_dropout=self.word_dropout)
         if not self.tied:
             return Model(encoder, {"next": self.softmax_head(layer_sizes[-1], tokenizer.vocab_size)})
         assert isinstance(embedding, WordEmbedding)
-        return Model(
-            encoder, {"next": LMHead(embedding, bias=True, num_samples=self._num_samples, sorted_by_frequency=True)}
-        )
+        head = LMHead(embedding, bias=True, num_samples=self._num_samples, sorted_by_frequency=True)
+        return Model(encoder, {"next": head})
 
     @property
     def _num_samples(self) -> int:
         return self.samples if self.softmax == "sampled" else 0
 
-    def softmax_head(self, inputs: int, vocab_size: int) -> SoftmaxHead:
+    def softmax_head(self, hidden_size: int, vocab_size: int) -> SoftmaxHead:
         """The output softmax over the vocabulary."""
         from forebear.nn.softmax import AdaptiveSoftmax, SoftmaxHead, cluster_cutoffs
 
         cutoffs = cluster_cutoffs(vocab_size) if self.softmax == "adaptive" else ()
-        return SoftmaxHead(AdaptiveSoftmax(inputs, vocab_size, cutoffs, num_samples=self._num_samples))
+        return SoftmaxHead(AdaptiveSoftmax(hidden_size, vocab_size, cutoffs, num_samples=self._num_samples))
 
     def word_embedding(self, tokenizer: Tokenizer) -> WordEmbedding:
-        """An embedding table; tied ones are initialized small for the output and scaled up at the input."""
+        """Word embeddings; tied ones are initialized small for the output and scaled up at the input."""
         from forebear.nn.nnlm import WordEmbedding
 
         if self.tied:
@@ -124,23 +122,22 @@ class RecurrentSpec(ModelSpec):
         model = self.build(tokenizer)
         if encoder_config.kind is None:
             return model
-        options: dict[str, Any] = {"mix_position": encoder_config.mixture, "normalize": encoder_config.normed}
+        options: dict[str, Any] = {"kind": encoder_config.kind, "width": encoder_config.width}
+        options |= {"mix_position": encoder_config.mixture, "normalize": encoder_config.normed}
         options |= {"is_pair": encoder_config.pairs, "dropout": encoder_config.dropout}
-        return Model(
-            ScalarMixEncoder(model.encoder, kind=encoder_config.kind, width=encoder_config.width, **options), {}
-        )
+        return Model(ScalarMixEncoder(model.encoder, **options), {})
 
     def input_format(self, tokenizer: Tokenizer) -> InputFormat:
-        """Texts start, are separated and end as documents do; max pooling."""
-        (end,) = spec.special_ids(tokenizer, self.needs)
-        return InputFormat((end,), (end,), (end,), "max", segments=True, both_orders=True)
+        """The end token starts, separates and ends texts, as it does documents; max pooling."""
+        (eos_id,) = spec.special_ids(tokenizer, self.required_roles)
+        return InputFormat((eos_id,), (eos_id,), (eos_id,), "max", segments=True, both_orders=True)
 
 
 # --- Word vectors from characters ---
 
 
 def char_cnn_embedding(model_spec: CharCNNSpec | ElmoSpec, tokenizer: Tokenizer) -> CharCNNEmbedding:
-    """Word vectors from characters."""
+    """Word vectors from a character CNN with the fields of a spec."""
     from forebear.data.tokenizers.char_ids import char_ids_for
     from forebear.nn.char_cnn import CharCNNEmbedding
 
@@ -157,7 +154,7 @@ def char_cnn_embedding(model_spec: CharCNNSpec | ElmoSpec, tokenizer: Tokenizer)
 def parse_filters(text: str) -> list[tuple[int, int]]:
     """Parse "1:32,2:64": 32 filters of width one and 64 of width two."""
     try:
-        filters = [(int(span), int(count)) for span, _, count in (part.partition(":") for part in text.split(","))]
+        filters = [(int(width), int(count)) for width, _, count in (pair.partition(":") for pair in text.split(","))]
     except ValueError:
         filters = []
     if not filters or min(min(pair) for pair in filters) < 1:
@@ -167,8 +164,8 @@ def parse_filters(text: str) -> list[tuple[int, int]]:
 
 
 def validate_char_cnn(model_spec: CharCNNSpec | ElmoSpec) -> None:
-    """Reject fields that define no valid character CNN."""
-    max_filter_width = max(span for span, _ in parse_filters(model_spec.filters))
+    """Reject fields that do not define a valid character CNN."""
+    max_filter_width = max(width for width, _ in parse_filters(model_spec.filters))
     if model_spec.longest < max(max_filter_width, 4):
         message = f"longest is {model_spec.longest}, and a filter sees {max_filter_width} symbols"
         raise InputError(message, hint=f"give --longest {max(max_filter_width, 4)} or more, or narrower filters")

@@ -36,7 +36,7 @@ class RNNSpec(RecurrentSpec):
         "mikolov": {},
     }
     size: ClassVar[str] = "tiny"
-    entries: ClassVar[int] = 10_000
+    published_vocab_size: ClassVar[int] = 10_000
 
     width: int = 200
     inner: int = 200

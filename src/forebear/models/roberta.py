@@ -23,12 +23,10 @@ class RobertaSpec(BertSpec):
     """
 
     sizes: ClassVar[dict[str, dict[str, Any]]] = {
-        **{name: BertSpec.sizes[name] for name in ("pocket", "laptop")},
-        "base": {},
-        "large": BertSpec.sizes["large"],
+        name: BertSpec.sizes[name] for name in ("pocket", "laptop", "base", "large")
     }
     tokenizer: ClassVar[str] = "bytepair"
-    entries: ClassVar[int] = 50_265
+    published_vocab_size: ClassVar[int] = 50_265
     segments: ClassVar[int] = 1
 
     epsilon: float = 1e-5

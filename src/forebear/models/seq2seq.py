@@ -1,4 +1,4 @@
-"""Sequence to sequence (Sutskever et al. 2014): an LSTM encodes the source into one vector, another decodes it."""
+"""Sequence to sequence (Sutskever et al. 2014): one LSTM encodes the source into a vector, another decodes it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Seq2SeqSpec(ModelSpec):
     }
     size: ClassVar[str] = "small"
     learns_from: ClassVar[Literal["text", "pairs", "tags"]] = "pairs"
-    entries: ClassVar[int] = 80_000
+    published_vocab_size: ClassVar[int] = 80_000
 
     width: int = 1000
     inner: int = 1000
@@ -62,11 +62,12 @@ class Seq2SeqSpec(ModelSpec):
     def __post_init__(self) -> None:
         spec.require_positive(self, "width", "depth", "context")
         spec.require_range(self, inner=(0, None))
-        spec.require_share(self, "dropout", "smoothing")
+        spec.require_fraction(self, "dropout", "smoothing")
 
     def objective(self, tokenizer: TokenizerPair) -> SequenceToSequence:  # pyright: ignore[reportIncompatibleMethodOverride]
-        ends = [spec.special_ids(side, self.needs)[0] for side in (tokenizer.source, tokenizer.target)]
-        return SequenceToSequence(self.context, ends[0], ends[1])
+        (source_eos,) = spec.special_ids(tokenizer.source, self.required_roles)
+        (target_eos,) = spec.special_ids(tokenizer.target, self.required_roles)
+        return SequenceToSequence(self.context, source_eos, target_eos)
 
     def build(self, tokenizer: TokenizerPair) -> Model:  # pyright: ignore[reportIncompatibleMethodOverride]
         from forebear.nn.model import Model
@@ -74,13 +75,10 @@ class Seq2SeqSpec(ModelSpec):
 
         source_embedding, target_embedding, output_embedding = self.embeddings(tokenizer)
         options: dict[str, Any] = {"depth": self.depth, "inner": self.inner or self.width, "dropout": self.dropout}
-        source_encoder = Seq2SeqEncoder(
-            source_embedding, direction="backward" if self.reversed else "forward", **options
-        )
-        encoder_decoder = RecurrentEncoderDecoder(
-            source_encoder, Seq2SeqDecoder(target_embedding, output_embedding, **options)
-        )
-        return Model(encoder_decoder, {"translation": self.head(output_embedding)})
+        direction = "backward" if self.reversed else "forward"
+        encoder = Seq2SeqEncoder(source_embedding, direction=direction, **options)
+        decoder = Seq2SeqDecoder(target_embedding, output_embedding, **options)
+        return Model(RecurrentEncoderDecoder(encoder, decoder), {"translation": self.head(output_embedding)})
 
     def embeddings(self, tokenizer: TokenizerPair) -> tuple[InputEmbedding, InputEmbedding, InputEmbedding]:
         """Input embeddings of source and target, and the output embedding."""
@@ -89,15 +87,11 @@ class Seq2SeqSpec(ModelSpec):
         def make_embedding(vocab_size: int) -> InputEmbedding:
             return InputEmbedding(vocab_size, self.width, positions=self.context, placing="none", scale=self.width**0.5)
 
+        target_size = tokenizer.target.vocab_size
         source_embedding = make_embedding(tokenizer.source.vocab_size)
-        target_embedding = (
-            source_embedding if self.shared and tokenizer.is_shared else make_embedding(tokenizer.target.vocab_size)
-        )
-        return (
-            source_embedding,
-            target_embedding,
-            target_embedding if self.tied else make_embedding(tokenizer.target.vocab_size),
-        )
+        target_embedding = source_embedding if self.shared and tokenizer.is_shared else make_embedding(target_size)
+        output_embedding = target_embedding if self.tied else make_embedding(target_size)
+        return source_embedding, target_embedding, output_embedding
 
     def head(self, output_embedding: InputEmbedding) -> LMHead:
         from forebear.nn.heads import LMHead
@@ -105,6 +99,6 @@ class Seq2SeqSpec(ModelSpec):
         return LMHead(output_embedding, smoothing=self.smoothing)
 
     def default_recipe(self) -> dict[str, Any]:
-        """Small sizes train for minutes, in many small steps; the published ones used 128 sentences per batch."""
+        """Small sizes train for minutes, in many small steps; the published models had batches of 128 sentences."""
         batch_tokens = 1024 if self.width < 512 else 6400
         return {"rate": 1.0 / max(self.width, 256), "batch": batch_tokens, "memory": 0.98, "decay": 0.01}

@@ -43,7 +43,7 @@ class Seq2SeqAttentionSpec(Seq2SeqSpec):
         "rnnsearch": {},
         "luong": {"width": 1000, "depth": 4, "dropout": 0.2, "similarity": "bilinear", "both_ways": False},
     }
-    entries: ClassVar[int] = 30_000
+    published_vocab_size: ClassVar[int] = 30_000
 
     width: int = 620
     depth: int = 1
@@ -67,7 +67,7 @@ class Seq2SeqAttentionSpec(Seq2SeqSpec):
         from forebear.nn.seq2seq import AttentionEncoderDecoder, GlobalAttention, Seq2SeqDecoder, Seq2SeqEncoder
 
         inner = self.inner or self.width
-        similarity = {
+        score = {
             "dot": lambda: attention_scores.DotProductScore(),
             "bilinear": lambda: attention_scores.BilinearScore(inner, inner, scaled=True),
             "concatenated": lambda: attention_scores.ConcatScore(inner, inner),
@@ -76,7 +76,7 @@ class Seq2SeqAttentionSpec(Seq2SeqSpec):
         source_embedding, target_embedding, output_embedding = self.embeddings(tokenizer)
         options: dict[str, Any] = {"depth": self.depth, "inner": inner, "dropout": self.dropout}
         direction = "both" if self.both_ways else "backward" if self.reversed else "forward"
-        attention_layer = GlobalAttention(similarity, inner=inner, width=self.width)
+        attention_layer = GlobalAttention(score, inner=inner, width=self.width)
         encoder = Seq2SeqEncoder(source_embedding, direction=direction, **options)
         decoder = Seq2SeqDecoder(target_embedding, output_embedding, attention=attention_layer, **options)
         return Model(AttentionEncoderDecoder(encoder, decoder), {"translation": self.head(output_embedding)})

@@ -1,4 +1,4 @@
-"""Model specifications: frozen records of a paper's hyperparameters that build the objective and the network."""
+"""Model specifications: frozen dataclasses of a paper's hyperparameters that build the objective and the model."""
 
 from __future__ import annotations
 
@@ -30,14 +30,11 @@ class ModelSpec(ABC):
     size: ClassVar[str] = ""  # default preset
     learning: ClassVar[Literal["descending", "counting", "sweeping"]] = "descending"
     counts_again: ClassVar[bool] = False  # EM: counts depend on those of the previous epoch
-    only_counts: ClassVar[bool] = False  # has tables but nothing to learn (one-hot)
-    # Plain text, parallel text, or tagged words only.
-    learns_from: ClassVar[Literal["text", "pairs", "tags"]] = "text"
+    is_untrained: ClassVar[bool] = False  # only counts words and has no parameters to learn (one-hot)
+    learns_from: ClassVar[Literal["text", "pairs", "tags"]] = "text"  # plain text, parallel text, or tagged words
     learns_tags: ClassVar[bool] = False  # can be trained as a tagger directly, without pre-training
-    learns_tags_by: ClassVar[Literal["counting", "searching"]] = (
-        "counting"  # in closed form, or by iterative optimization
-    )
-    takes_lines: ClassVar[bool] = False  # can train on all lines of a text, where the text is made of lines
+    learns_tags_by: ClassVar[Literal["counting", "searching"]] = "counting"  # closed form, or iterative optimization
+    takes_lines: ClassVar[bool] = False  # can train on all lines of a text that consists of lines
     tokenizer: ClassVar[str] = "bytepair"  # default tokenizer type
 
     # Defaults for fields that only some specs have; they are not dataclass fields here.
@@ -56,18 +53,18 @@ class ModelSpec(ABC):
         context = depth = dropout = order = output = None
         pairs, unit, tied, weight_dropout, word_dropout = "none", "document", False, 0.0, 0.0
 
-    entries: ClassVar[int] = 50_257  # size of the published vocabulary; GPT-2's where there is none
-    needs: ClassVar[tuple[str, ...]] = ("end",)  # roles of the special tokens it needs
+    published_vocab_size: ClassVar[int] = 50_257  # GPT-2's for models without a published vocabulary
+    required_roles: ClassVar[tuple[str, ...]] = ("end",)  # of special tokens that the vocabulary must have
     is_stateful: ClassVar[bool] = False  # hidden states are carried from one training step to the next
-    char_level: ClassVar[bool] = False  # words are read as characters, so that none is out of vocabulary
+    char_level: ClassVar[bool] = False  # reads words as characters: none is out of vocabulary
     needs_word_boundaries: ClassVar[bool] = False  # for the objective, also of Chinese words
     uses_entities: ClassVar[bool] = False  # the objective uses named entities
-    needs_task_encoder: ClassVar[bool] = False  # it consists of word vectors only
-    accepts_task_encoder: ClassVar[bool] = False  # over its mixed layers; else its own encoder is used alone
+    needs_task_encoder: ClassVar[bool] = False  # has word vectors only
+    accepts_task_encoder: ClassVar[bool] = False  # over a scalar mix of its layers; else only its own encoder is used
 
     @property
     def task_learner(self) -> str:
-        """The learner for downstream tasks: word vectors get a network on top."""
+        """The learner for downstream tasks: word vectors get a network above them."""
         return "counting" if self.learning == "counting" else "descending"
 
     @property
@@ -77,12 +74,12 @@ class ModelSpec(ABC):
 
     @property
     def new_word_note(self) -> str:
-        """What continued pre-training does with new words, for word-vector models."""
+        """How continued pre-training initializes new words, for word-vector models."""
         return "have vectors that begin by chance"
 
     @property
     def min_word_count(self) -> int | None:
-        """Minimum count of a word in the vocabulary; None: the most frequent words are taken."""
+        """Minimum count of a word in the vocabulary; None: the vocabulary has the most frequent words."""
         return None
 
     @abstractmethod
@@ -94,9 +91,9 @@ class ModelSpec(ABC):
         """The model: an `nn.model.Model`, a statistical model or word vectors."""
 
     def build_tagger(self, tokenizer: Tokenizer, allowed_transitions: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Any:
-        """A tagger trained on tagged words, if the spec `learns_tags`.
+        """A tagger to be trained on tagged words, if the spec `learns_tags`.
 
-        `allowed_transitions` are boolean: from tag to tag (K, K), starts (K,) and ends (K,) of K tags.
+        `allowed_transitions` of K tags are boolean: from tag to tag (K, K), first tags (K,) and last tags (K,).
         """
         message = f"{type(self).__name__} has no tagger of its own"
         raise InputError(message, hint="choose hmm or crf, or adapt another to --task tagging")
@@ -118,16 +115,16 @@ class ModelSpec(ABC):
         return {}
 
 
-DEFAULT_EMBEDDING_SIZE = 100  # size of vectors that are learned with a task, by default
+DEFAULT_EMBEDDING_SIZE = 100  # of vectors that are learned with a task
 
 
 @dataclass(frozen=True)
 class WordVectorSpec(ModelSpec):
-    """A model that leaves word vectors behind: a task needs an encoder over them."""
+    """A model whose result is word vectors: a task needs an encoder over them."""
 
     learning: ClassVar[Literal["descending", "counting", "sweeping"]] = "sweeping"
     tokenizer: ClassVar[str] = "words"
-    needs: ClassVar[tuple[str, ...]] = ()
+    required_roles: ClassVar[tuple[str, ...]] = ()
     needs_task_encoder: ClassVar[bool] = True
     accepts_task_encoder: ClassVar[bool] = True
 
@@ -142,15 +139,15 @@ class WordVectorSpec(ModelSpec):
         return self.min_count
 
     def build_task_encoder(self, tokenizer: Tokenizer, encoder_config: TaskEncoderConfig) -> Model:
-        """A model without heads: an embedding table and a task encoder."""
+        """A model without heads: word embeddings and a task encoder."""
         from forebear.nn.model import Model
         from forebear.nn.nnlm import WordEmbedding
         from forebear.nn.word_vector_task_encoders import TaskEncoder
 
         words = WordEmbedding(tokenizer.vocab_size, self.width or encoder_config.width or DEFAULT_EMBEDDING_SIZE)
-        options: dict[str, Any] = {"kind": encoder_config.kind, "is_pair": encoder_config.pairs}
-        options["dropout"] = encoder_config.dropout
-        return Model(TaskEncoder(words, width=encoder_config.width or words.width, **options), {})
+        options: dict[str, Any] = {"is_pair": encoder_config.pairs, "dropout": encoder_config.dropout}
+        width: Any = encoder_config.width or words.width
+        return Model(TaskEncoder(words, kind=encoder_config.kind, width=width, **options), {})
 
     def input_format(self, tokenizer: Tokenizer) -> InputFormat:
         """Plain texts, with segment ids for pairs."""
@@ -159,12 +156,11 @@ class WordVectorSpec(ModelSpec):
 
 # --- Validation ---
 
-
 ACTIVATIONS = ("gelu", "gelu-tanh", "relu")
 
 
 def validate_transformer(model_spec: BertSpec | GPTSpec | TransformerSpec) -> None:
-    """Reject fields that define no valid Transformer."""
+    """Reject fields that do not define a valid Transformer."""
     require_positive(model_spec, "width", "depth", "heads", "context", "epsilon")
     if not 0 <= model_spec.dropout < 1 or model_spec.inner < 0:
         message = f"dropout {model_spec.dropout}, inner {model_spec.inner}"
@@ -181,7 +177,7 @@ def require_positive(model_spec: ModelSpec, *names: str) -> None:
             raise InputError(f"{name} is {value}", hint="give a number above 0")
 
 
-def require_share(model_spec: ModelSpec, *names: str) -> None:
+def require_fraction(model_spec: ModelSpec, *names: str) -> None:
     """Reject fields outside 0 ≤ value < 1."""
     for name in names:
         if not 0 <= (value := getattr(model_spec, name)) < 1:
@@ -189,7 +185,7 @@ def require_share(model_spec: ModelSpec, *names: str) -> None:
 
 
 def require_range(model_spec: ModelSpec, **ranges: tuple[float, float | None]) -> None:
-    """Reject fields outside (minimum, maximum); None is no maximum."""
+    """Reject fields outside (minimum, maximum); a maximum of None is unlimited."""
     for name, (minimum, maximum) in ranges.items():
         if not minimum <= (value := getattr(model_spec, name)) <= (float("inf") if maximum is None else maximum):
             hint = f"give {minimum} or more" if maximum is None else f"give a number from {minimum} to {maximum}"
@@ -202,12 +198,11 @@ def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise InputError(f"{name} is {value!r}", hint=f"there are: {', '.join(choices)}")
 
 
-def special_ids(tokenizer: Tokenizer, needed: Sequence[str]) -> tuple[int, ...]:
-    """Ids of the special tokens with these roles; an error if the vocabulary lacks one."""
-    for role in needed:
+def special_ids(tokenizer: Tokenizer, roles: Sequence[str]) -> tuple[int, ...]:
+    """Ids of the special tokens with these roles; raises InputError if the vocabulary lacks one."""
+    for role in roles:
         if role not in tokenizer.special_roles:
-            raise InputError(
-                f"the vocabulary has no token for the role {role!r}, such as {SPECIAL_TOKEN_NAMES[role][0]}",
-                hint="have a tokenizer learned (--tokenizer wordpiece), or choose a vocabulary made for BERT",
-            )
-    return tuple(tokenizer.special_roles[role] for role in needed)
+            message = f"the vocabulary has no token for the role {role!r}, such as {SPECIAL_TOKEN_NAMES[role][0]}"
+            hint = "have a tokenizer learned (--tokenizer wordpiece), or choose a vocabulary made for BERT"
+            raise InputError(message, hint=hint)
+    return tuple(tokenizer.special_roles[role] for role in roles)

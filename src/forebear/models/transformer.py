@@ -1,4 +1,4 @@
-"""The Transformer (Vaswani et al. 2017): an encoder–decoder for translation made of attention only."""
+"""The Transformer (Vaswani et al. 2017): an encoder–decoder for translation, with attention instead of recurrence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from forebear.data.corpus.parallel import TokenizerPair
     from forebear.nn.model import Model
 
-WARMUP_STEPS = 4000  # steps, in the paper
+WARMUP_STEPS = 4000  # in the paper
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class TransformerSpec(ModelSpec):
     }
     size: ClassVar[str] = "small"
     learns_from: ClassVar[Literal["text", "pairs", "tags"]] = "pairs"
-    entries: ClassVar[int] = 37_000
+    published_vocab_size: ClassVar[int] = 37_000
 
     width: int = 512
     depth: int = 6
@@ -62,11 +62,12 @@ class TransformerSpec(ModelSpec):
     def __post_init__(self) -> None:
         spec.validate_transformer(self)
         spec.require_choice("norm", self.norm, ("post", "pre"))
-        spec.require_share(self, "smoothing")
+        spec.require_fraction(self, "smoothing")
 
     def objective(self, tokenizer: TokenizerPair) -> SequenceToSequence:  # pyright: ignore[reportIncompatibleMethodOverride]
-        ends = [spec.special_ids(side, self.needs)[0] for side in (tokenizer.source, tokenizer.target)]
-        return SequenceToSequence(self.context, ends[0], ends[1])
+        (source_eos,) = spec.special_ids(tokenizer.source, self.required_roles)
+        (target_eos,) = spec.special_ids(tokenizer.target, self.required_roles)
+        return SequenceToSequence(self.context, source_eos, target_eos)
 
     def build(self, tokenizer: TokenizerPair) -> Model:  # pyright: ignore[reportIncompatibleMethodOverride]
         from forebear.nn.embedding import InputEmbedding
@@ -75,13 +76,9 @@ class TransformerSpec(ModelSpec):
         from forebear.nn.transformer import EncoderDecoder, Transformer, TransformerDecoder
 
         def make_embedding(vocab_size: int) -> InputEmbedding:
+            embedding_options: Any = {"dropout": self.dropout, "scale": self.width**0.5}
             return InputEmbedding(
-                vocab_size,
-                self.width,
-                positions=self.context,
-                placing="sinusoid",
-                dropout=self.dropout,
-                scale=self.width**0.5,
+                vocab_size, self.width, positions=self.context, placing="sinusoid", **embedding_options
             )
 
         source_embedding = make_embedding(tokenizer.source.vocab_size)
@@ -108,12 +105,6 @@ class TransformerSpec(ModelSpec):
         """The paper's for its sizes; small sizes train for minutes, in many small steps."""
         if self.width >= 512:
             rate = (self.width * WARMUP_STEPS) ** -0.5
-            return {
-                "rate": rate,
-                "warmup": WARMUP_STEPS,
-                "schedule": "root",
-                "batch": 50_000,
-                "memory": 0.98,
-                "decay": 0.0,
-            }
+            recipe = {"rate": rate, "warmup": WARMUP_STEPS, "schedule": "root", "batch": 50_000}
+            return recipe | {"memory": 0.98, "decay": 0.0}
         return {"rate": 0.256 / self.width, "batch": 1024, "memory": 0.98, "decay": 0.01}

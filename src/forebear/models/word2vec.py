@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from forebear.embeddings.word_table import PretrainedVectors
 
 ARCHITECTURES, OUTPUTS = ("skipgram", "cbow"), ("negatives", "tree")
-IMPORTED = "given"  # output of imported vectors, not selectable
+IMPORTED = "given"  # the `output` of imported vectors, which users cannot choose
 MAX_TOTAL_RATE = 1.5  # limit of the rate times the number of updates per word; vectors diverge at about twice as much
-MAX_PHRASE_PASSES = 4  # maximum passes of joining phrases: up to 16 words
+MAX_PHRASE_PASSES = 4  # up to 2**4 words are joined
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Word2VecSpec(WordVectorSpec):
         from forebear.embeddings.word2vec import Subwords, Word2VecModel
         from forebear.embeddings.word2vec_with_phrases import PhraseModel
 
-        def make(words: Sequence[str]) -> Word2VecModel:
+        def make_model(words: Sequence[str]) -> Word2VecModel:
             return Word2VecModel(
                 vocabulary=len(words),
                 never=tokenizer.special_ids,
@@ -110,7 +110,7 @@ class Word2VecSpec(WordVectorSpec):
             )
 
         phrase_options = {"passes": self.phrases, "min_count": self.min_count}
-        return PhraseModel(make, tokens=tokenizer.vocabulary(), never=tokenizer.special_ids, **phrase_options)
+        return PhraseModel(make_model, tokens=tokenizer.vocabulary(), never=tokenizer.special_ids, **phrase_options)
 
     def default_recipe(self) -> dict[str, Any]:
         rate = 0.05 if self.architecture == "cbow" else 0.025

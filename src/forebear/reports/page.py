@@ -1,4 +1,4 @@
-"""The shell of self-contained HTML pages, and their tables."""
+"""Self-contained HTML pages: the document around their content, tables and asset files."""
 
 from __future__ import annotations
 
@@ -25,11 +25,8 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]], css_class:
 
     def row_html(tag: str, cells: Iterable[str]) -> str:
         attributes = (' class="number"' if name.startswith("#") else "" for name in columns)
-        return (
-            "<tr>"
-            + "".join(f"<{tag}{attribute}>{cell}</{tag}>" for attribute, cell in zip(attributes, cells, strict=True))
-            + "</tr>"
-        )
+        pairs = zip(attributes, cells, strict=True)
+        return f"<tr>{''.join(f'<{tag}{attribute}>{cell}</{tag}>' for attribute, cell in pairs)}</tr>"
 
     class_attribute = f' class="{css_class}"' if css_class else ""
     head = row_html("th", (name.removeprefix("#") for name in columns))
@@ -38,5 +35,5 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]], css_class:
 
 
 def read_assets(package: str, *names: str) -> str:
-    """The contents of these files of a package, joined."""
+    """The joined contents of these files of a package."""
     return "".join(files(package).joinpath(name).read_text("utf-8") for name in names)

@@ -27,25 +27,20 @@ PREFERRED_FONTS = (
     "PingFang SC", "Hiragino Sans GB", "Microsoft YaHei", "SimHei", "Droid Sans Fallback", "Arial Unicode MS",
 )  # fmt: skip
 FALLBACK_FONT = "Last Resort"  # a font of placeholder boxes
-MAX_LISTED_CHARACTERS = 12  # missing characters listed in an error
+MAX_LISTED_CHARACTERS = 12  # missing ones, in an error
 
 
 def font_families(texts: Iterable[str], hint_suffix: str = "") -> list[str]:
-    """Font names in fallback order; an error if a character is in none of them."""
+    """Font names in fallback order; raises InputError if a character is in none of them."""
     families, missing = _choose_fonts(texts)
     if missing:
-        character_list = " ".join(
-            f"{character} (U+{ord(character):04X})" for character in sorted(missing)[:MAX_LISTED_CHARACTERS]
-        )
+        characters = " ".join(f"{char} (U+{ord(char):04X})" for char in sorted(missing)[:MAX_LISTED_CHARACTERS])
         rest = f" and {len(missing) - MAX_LISTED_CHARACTERS} more" if len(missing) > MAX_LISTED_CHARACTERS else ""
         names = [unicodedata.name(character, "") for character in missing]
         is_chinese = any(name.startswith(("CJK", "FULLWIDTH", "IDEOGRAPHIC")) for name in names)
-        script = (
-            "Chinese, such as the package fonts-noto-cjk or fonts-wqy-microhei" if is_chinese else "these characters"
-        )
-        raise InputError(
-            f"no font installed here has {character_list}{rest}", hint=f"install a font with {script}{hint_suffix}"
-        )
+        chinese_fonts = "Chinese, such as the package fonts-noto-cjk or fonts-wqy-microhei"
+        hint = f"install a font with {chinese_fonts if is_chinese else 'these characters'}{hint_suffix}"
+        raise InputError(f"no font installed here has {characters}{rest}", hint=hint)
     return families
 
 
@@ -69,7 +64,7 @@ def silence_font_warnings() -> Iterator[None]:
 
 
 def _choose_fonts(texts: Iterable[str]) -> tuple[list[str], set[str]]:
-    """Fonts that cover the characters, and the characters that none has."""
+    """Fonts that cover the characters, and the characters that no font has."""
     missing = {character for text in texts for character in text if not character.isspace()}
     families: list[str] = []
     with silence_font_warnings():
@@ -84,7 +79,7 @@ def _choose_fonts(texts: Iterable[str]) -> tuple[list[str], set[str]]:
 
 
 def _fonts() -> Iterator[tuple[str, frozenset[int]]]:
-    """Installed fonts with their characters, loaded lazily since few are needed."""
+    """Installed fonts with their characters, loaded lazily since only a few are needed."""
     from matplotlib.font_manager import FontProperties, fontManager
 
     _register_new_fonts()
@@ -124,7 +119,10 @@ MAX_INCHES = 16.0  # maximum side length
 
 @contextmanager
 def plot_style(texts: Iterable[str], hint_suffix: str = "") -> Iterator[None]:
-    """While active, figures use the common style and fonts that cover these texts, or the hint ends in `otherwise`."""
+    """While active, figures use the common style and fonts that cover these texts; otherwise raise InputError.
+
+    `hint_suffix` is appended to the hint of that error.
+    """
     import matplotlib
 
     style: Any = {
@@ -144,39 +142,38 @@ def plot_style(texts: Iterable[str], hint_suffix: str = "") -> Iterator[None]:
 
 
 def new_figure(width: float, height: float, layout: Literal["constrained", "compressed"] = "constrained") -> Figure:
-    """A figure of this size in inches, without pyplot: no global state and no windows. "compressed" removes free space
-    between heatmaps with square cells."""
+    """A figure of this size in inches, without pyplot: no global state and no windows.
+
+    The layout "compressed" removes free space between heatmaps with square cells.
+    """
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout=layout)
 
 
 def figure_bytes(figure: Figure, file_format: str) -> bytes:
-    """The bytes of the figure; an error if a character was drawn as a box."""
+    """The bytes of the figure file; raises ForebearError if a character was drawn as a box."""
     buffer = io.BytesIO()
     with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always")
         metadata = {"Date": None, "Title": figure.get_suptitle()}
         options: dict[str, Any] = {"metadata": metadata} if file_format == "svg" else {"dpi": DOTS_PER_INCH}
         figure.savefig(buffer, format=file_format, bbox_inches="tight", pad_inches=0.12, **options)
-    if missing_characters := [
-        str(warning.message) for warning in caught_warnings if "missing from" in str(warning.message)
-    ]:
-        raise ForebearError(
-            f"a character could not be drawn: {missing_characters[0]}", hint="install a font that has it"
-        )
+    messages = [str(warning.message) for warning in caught_warnings]
+    if missing := [message for message in messages if "missing from" in message]:
+        raise ForebearError(f"a character could not be drawn: {missing[0]}", hint="install a font that has it")
     return buffer.getvalue()
 
 
 def blue_colormap() -> Colormap:
-    """From a light tint (so that 0 differs from a masked cell) to dark blue."""
+    """A colormap from a light tint, which distinguishes 0 from masked cells, to dark blue."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("weights", ["#eef3fb", "#a9c6ec", "#4a86cf", "#1c4f9c", "#0a2350"])
 
 
 def hatch_background(axes: Axes, extent: tuple[float, float, float, float]) -> None:
-    """A hatched background (left, right, bottom, top) for masked cells."""
+    """Draw a hatched background for masked cells; `extent` is (left, right, bottom, top)."""
     from matplotlib.patches import Rectangle
 
     left, right, bottom, top = extent
@@ -206,8 +203,10 @@ LABEL_ANCHORS = np.array(
 def place_point_labels(
     dots: np.ndarray, sizes: Sequence[tuple[float, float]], area: Box, *, gap: float
 ) -> list[Box | None]:
-    """The box of each label next to its dot (n, 2), at the free anchor that hides the fewest dots; None if there is no
-    room. All values are in one unit; a label of infinite size has no room anywhere."""
+    """The box of each label next to its dot (n, 2), at the free anchor that hides the fewest dots; else None.
+
+    All values have the same unit; a label of infinite size is never placed.
+    """
     gaps = gap * np.select([LABEL_ANCHORS == 0, LABEL_ANCHORS == -1], [1, -1])
     occupied = np.empty((0, 1, 4))
     boxes: list[Box | None] = []

@@ -113,11 +113,11 @@ def test_kenlm_scores_equal_ours_at_every_order(tmp_path: Path, kind: str, order
     ids = {word: i for i, word in enumerate(dict.fromkeys(["<unk>", "</s>", *(word for row in train for word in row)]))}
     model = counted_model(id_rows(train, ids), len(ids), order)
     path = tmp_path / "model.arpa"
-    arpa.write_arpa(path, list(ids), *model.to_arpa(), eos_id=END, unk_id=UNKNOWN, quickly=order % 2 == 0)
+    arpa.write_arpa(path, list(ids), *model.to_arpa(), eos_id=END, unk_id=UNKNOWN, use_compiled=order % 2 == 0)
     rng, words = np.random.default_rng(0), [*list(ids)[2:], "neverseen", "龘"]
     random = [[words[i] for i in rng.integers(0, len(words), rng.integers(0, 30))] for _ in range(60)]
     sentences = [*random, *other, *train[:40], [], ["龘"] * 9]
-    kenlm_scores = arpa.read_arpa(path, quickly=order % 2 == 1)
+    kenlm_scores = arpa.read_arpa(path, use_compiled=order % 2 == 1)
     loaded = NgramModel(order=order, vocabulary=len(kenlm_scores.words), end=kenlm_scores.eos_id, smoothing="given")
     loaded.load_probabilities(kenlm_scores.ngrams, kenlm_scores.log_probs, kenlm_scores.backoffs)
     arpa_ids = {word: i for i, word in enumerate(kenlm_scores.words)}
@@ -188,7 +188,7 @@ def test_unigram_arpa_which_kenlm_refuses_is_read_back(tmp_path: Path, kind: str
     arpa.write_arpa(tmp_path / "model.arpa", list(ids), *model.to_arpa(), eos_id=END, unk_id=UNKNOWN)
     with pytest.raises(OSError, match="at least a bigram"):
         kenlm.Model(str(tmp_path / "model.arpa"))
-    arpa_models = [arpa.read_arpa(tmp_path / "model.arpa", quickly=quickly) for quickly in (True, False)]
+    arpa_models = [arpa.read_arpa(tmp_path / "model.arpa", use_compiled=use_compiled) for use_compiled in (True, False)]
     (expected,) = model.next_log_probs([np.array([END])])
     for arpa_model in arpa_models:
         assert arpa_model.notes == []
@@ -214,7 +214,7 @@ def estimate_by_lmplz(folder: Path, sentences: Sequence[Sequence[str]], order: i
 def test_arpa_file_of_lmplz_scores_as_in_kenlm(tmp_path: Path, kind: str, order: int):
     train, other = random_sentences(kind)
     path = estimate_by_lmplz(tmp_path, train, order, "--discount_fallback")
-    arpa_model = arpa.read_arpa(path, quickly=True)
+    arpa_model = arpa.read_arpa(path, use_compiled=True)
     model = NgramModel(order=order, vocabulary=len(arpa_model.words), end=arpa_model.eos_id, smoothing="given")
     model.load_probabilities(arpa_model.ngrams, arpa_model.log_probs, arpa_model.backoffs)
     ids, kenlm_model = {word: i for i, word in enumerate(arpa_model.words)}, kenlm.Model(str(path))
@@ -232,7 +232,7 @@ def test_kneser_ney_estimates_equal_lmplzs(data: Path, wikitext, tmp_path: Path,
     if kind == "characters":
         train = [list("".join(line.split())) for line in (data / "corpora/zhwiki.txt").open(encoding="utf-8")][:300]
     train = [sentence for sentence in train if sentence]
-    arpa_model = arpa.read_arpa(estimate_by_lmplz(tmp_path, train, order), quickly=True)
+    arpa_model = arpa.read_arpa(estimate_by_lmplz(tmp_path, train, order), use_compiled=True)
     ids = {word: i for i, word in enumerate(arpa_model.words)}
     model = counted_model(id_rows(train, ids), len(ids), order)
     assert model.notes == []
