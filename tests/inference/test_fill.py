@@ -15,7 +15,7 @@ from forebear.errors import ForebearError, InputError
 from forebear.inference.fill import MAX_MASKS, fill_masks
 from forebear.inference.score import score_texts
 from forebear.models.bert import BertSpec
-from forebear.nn.masked_lm import MaskedLM
+from forebear.nn.masked_lm import MaskedTokenPredictor
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -37,7 +37,7 @@ class RecordingMaskedLM(HashedLM):
         ]
 
 
-def untrained_masked_lm(tokenizer: Tokenizer, context: int = 16) -> MaskedLM:
+def untrained_masked_lm(tokenizer: Tokenizer, context: int = 16) -> MaskedTokenPredictor:
     """An untrained BERT whose answers differ clearly."""
     model = BertSpec(width=16, depth=2, heads=2, context=context).build(tokenizer).initialize(1)
     with torch.no_grad():
@@ -45,11 +45,11 @@ def untrained_masked_lm(tokenizer: Tokenizer, context: int = 16) -> MaskedLM:
             if value.dim() > 1:
                 value.mul_(8)
     roles = tokenizer.special_roles
-    return MaskedLM(model.eval(), start=roles["start"], end=roles["end"], mask=roles["mask"])
+    return MaskedTokenPredictor(model.eval(), start=roles["start"], end=roles["end"], mask=roles["mask"])
 
 
 @torch.inference_mode()
-def mask_probabilities(masked_lm: MaskedLM, row: list[int]) -> np.ndarray:
+def mask_probabilities(masked_lm: MaskedTokenPredictor, row: list[int]) -> np.ndarray:
     """(masks, V) P at each mask of a row, by the model called directly."""
     tokens = torch.tensor([masked_lm.start, *row, masked_lm.end])
     logits = masked_lm.model.logits({"tokens": tokens, "lengths": torch.tensor([len(tokens)])})["token"]

@@ -23,7 +23,7 @@ from forebear.inference import measure
 from forebear.inference.measure import TextEvaluation, evaluate_masked_lm
 from forebear.models.albert import AlbertSpec
 from forebear.models.bert import BertSpec
-from forebear.nn.masked_lm import MaskedLM
+from forebear.nn.masked_lm import MaskedTokenPredictor
 from forebear.objectives.batch import IGNORE_INDEX, BatchKey
 from forebear.objectives.masked_tokens import MaskedTokens, SingleTokens
 from small_runs import small_text
@@ -58,17 +58,17 @@ def bert_spec(**changes: object) -> BertSpec:
     return BertSpec(**{"width": 16, "depth": 1, "heads": 2, "context": 40, **changes})
 
 
-def masked_lm_of(tokenizer: Tokenizer, spec: BertSpec, spread: float = 1.0) -> MaskedLM:
+def masked_lm_of(tokenizer: Tokenizer, spec: BertSpec, spread: float = 1.0) -> MaskedTokenPredictor:
     model = spec.build(tokenizer).initialize(5)
     with torch.no_grad():
         for value in model.parameters():
             if value.dim() > 1:
                 value.mul_(spread)
     start, end, mask = (tokenizer.special_roles[role] for role in ("start", "end", "mask"))
-    return MaskedLM(model.eval(), start=start, end=end, mask=mask)
+    return MaskedTokenPredictor(model.eval(), start=start, end=end, mask=mask)
 
 
-def evaluate(masked_lm: MaskedLM, tokenizer: Tokenizer, spec: BertSpec, subset: Subset) -> TextEvaluation:
+def evaluate(masked_lm: MaskedTokenPredictor, tokenizer: Tokenizer, spec: BertSpec, subset: Subset) -> TextEvaluation:
     return evaluate_masked_lm(masked_lm, tokenizer, spec.objective(tokenizer), subset)
 
 
@@ -88,7 +88,7 @@ def test_untrained_network_has_nearly_uniform_loss(folder: Path, tokenizer: Toke
 
 @torch.inference_mode()
 def reference_totals(
-    masked_lm: MaskedLM, objective: MaskedTokens, subset: Subset
+    masked_lm: MaskedTokenPredictor, objective: MaskedTokens, subset: Subset
 ) -> tuple[list[float], list[bool], Counter]:
     """Each row alone: log P of masked tokens, whether the prediction was right, and the counts of target tokens."""
     steps, log_probs, correct, target_counts = objective.steps(subset, measure.BATCH_TOKENS), [], [], Counter()

@@ -16,7 +16,7 @@ from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import ForebearError, InputError
 from forebear.inference.prompting import score_options
 from forebear.inference.score import score_texts
-from forebear.nn.masked_lm import MaskedLM
+from forebear.nn.masked_lm import MaskedTokenPredictor
 from small_runs import open_small_run
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -69,7 +69,7 @@ def test_choice_log_prob_is_whole_text_minus_prompt(tokenizer: Tokenizer):
 
 
 @torch.inference_mode()
-def masked_log_prob(masked_lm: MaskedLM, ids: list[int], first: int, last: int) -> float:
+def masked_log_prob(masked_lm: MaskedTokenPredictor, ids: list[int], first: int, last: int) -> float:
     """log P of the tokens from first to last, each with itself and the later ones masked, by a direct call."""
     total = 0.0
     for position in range(first, last):

@@ -16,7 +16,7 @@ from forebear.inference.predictor import reject_nan
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
-    from forebear.nn.masked_lm import MaskedLM
+    from forebear.nn.masked_lm import MaskedTokenPredictor
 
 MAX_MASKS = 64  # maximum number of masks in a text
 
@@ -54,7 +54,9 @@ class _MaskSpan:
     count: int
 
 
-def fill_masks(masked_lm: MaskedLM, tokenizer: Tokenizer, text: str, *, top: int = 5, tokens: int = 1) -> FilledText:
+def fill_masks(
+    masked_lm: MaskedTokenPredictor, tokenizer: Tokenizer, text: str, *, top: int = 5, tokens: int = 1
+) -> FilledText:
     """Fill every blank: ____ stands for `tokens` masks, the mask token ([MASK], <mask>) for one.
 
     Adjacent masks form one blank of several tokens: [MASK][MASK] may be a Chinese word of two characters.
@@ -133,7 +135,7 @@ def _allowed_tokens(text: str, blanks: list[_MaskSpan], tokenizer: Tokenizer) ->
     return masks
 
 
-def _masked_log_probs(masked_lm: MaskedLM, row: np.ndarray, allowed: list[np.ndarray]) -> np.ndarray:
+def _masked_log_probs(masked_lm: MaskedTokenPredictor, row: np.ndarray, allowed: list[np.ndarray]) -> np.ndarray:
     """(masks, V) log-probabilities, normalized over the allowed tokens of each mask."""
     scores = reject_nan(np.asarray(masked_lm.mask_log_probs([row])[0], np.float64))
     scores = np.where(np.stack(allowed), scores, -np.inf)
@@ -141,7 +143,7 @@ def _masked_log_probs(masked_lm: MaskedLM, row: np.ndarray, allowed: list[np.nda
 
 
 def _fill_greedily(
-    masked_lm: MaskedLM, row: np.ndarray, positions: np.ndarray, allowed: list[np.ndarray]
+    masked_lm: MaskedTokenPredictor, row: np.ndarray, positions: np.ndarray, allowed: list[np.ndarray]
 ) -> list[tuple[int, float]]:
     """(id, log-probability) of each mask in text order, filled most confident first."""
     row, remaining = row.copy(), list(range(len(positions)))

@@ -34,7 +34,7 @@ from forebear.objectives.masked_tokens import MaskedTokens, SingleTokens
 from forebear.tasks import metrics
 from forebear.tasks.classification import Classification
 from forebear.tasks.tagging import SequenceTagging
-from forebear.tasks.task import Judgment, Logits, Task, predict_logits
+from forebear.tasks.task import AnswerComparison, Logits, Task, predict_logits
 from forebear.tasks.task_batches import ExampleRows
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.inference.predictor import CausalLM
     from forebear.inference.run import Run
-    from forebear.nn.masked_lm import MaskedLM
+    from forebear.nn.masked_lm import MaskedTokenPredictor
 
 TEXT_UNITS = ("document", "sentence")
 
@@ -279,7 +279,7 @@ BATCH_TOKENS = 4096  # tokens
 
 
 def evaluate_masked_lm(
-    masked_lm: MaskedLM,
+    masked_lm: MaskedTokenPredictor,
     tokenizer: Tokenizer,
     objective: MaskedTokens,
     subset: Subset,
@@ -343,7 +343,7 @@ class Misprediction:
     """An example with a wrong prediction."""
 
     example: Example
-    judgment: Judgment
+    judgment: AnswerComparison
 
     def to_dict(self) -> dict[str, Any]:
         place = self.example.location

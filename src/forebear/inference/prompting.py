@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     from forebear.data.tokenizers.tokenizer import TokenEncoding, Tokenizer
     from forebear.inference.predictor import CausalLM
-    from forebear.nn.masked_lm import MaskedLM
+    from forebear.nn.masked_lm import MaskedTokenPredictor
 
 # --- Many continuations of one prefix, scored along their prefix tree ---
 
@@ -128,7 +128,7 @@ class CountedSpan:
 
 
 def score_wordings(
-    scorer: CausalLM | MaskedLM, tokenizer: Tokenizer, prompts: Sequence[FittedPrompt]
+    scorer: CausalLM | MaskedTokenPredictor, tokenizer: Tokenizer, prompts: Sequence[FittedPrompt]
 ) -> list[list[CountedSpan]]:
     """Each wording of each prompt, scored in common batches."""
     groups = [
@@ -142,7 +142,7 @@ def score_wordings(
     return [[replace(span, log_prob=next(log_probs) - span.spelling_nats) for span in group] for group in groups]
 
 
-def is_masked_lm(scorer: CausalLM | MaskedLM) -> TypeIs[MaskedLM]:
+def is_masked_lm(scorer: CausalLM | MaskedTokenPredictor) -> TypeIs[MaskedTokenPredictor]:
     """Whether the scorer is a masked language model."""
     return scorer.is_pseudo_likelihood
 
@@ -204,7 +204,7 @@ def _causal_log_probs(predictor: CausalLM, tokenizer: Tokenizer, spans: Sequence
     return log_probs
 
 
-def _masked_log_probs(masked_lm: MaskedLM, spans: Sequence[CountedSpan]) -> np.ndarray:
+def _masked_log_probs(masked_lm: MaskedTokenPredictor, spans: Sequence[CountedSpan]) -> np.ndarray:
     """Score a copy for each token, masked from it to the last token of the words."""
     positions = [
         (span_index, position) for span_index, span in enumerate(spans) for position in range(span.begin, span.end)
@@ -322,7 +322,7 @@ class PromptOptions(TypedDict, total=False):
 
 
 def score_options(
-    scorer: CausalLM | MaskedLM,
+    scorer: CausalLM | MaskedTokenPredictor,
     tokenizer: Tokenizer,
     texts: str | Sequence[str],
     *,
@@ -379,7 +379,9 @@ def _label_framer(options: Sequence[AnswerOption], template: str | None, shots: 
     return lambda text: (parsed_template.frame(text), wordings), parsed_template.render_shots(shots, verbalizers)
 
 
-def _choice_framer(scorer: CausalLM | MaskedLM, tokenizer: Tokenizer, options: Sequence[AnswerOption]) -> Framer:
+def _choice_framer(
+    scorer: CausalLM | MaskedTokenPredictor, tokenizer: Tokenizer, options: Sequence[AnswerOption]
+) -> Framer:
     """A function that frames a text: at its blank (____ or mask token), or else at its end."""
     names = tuple(replace_surrogates(option.name) for option in options)
     mask = f"|(?:{re.escape(tokenizer.id_to_token(scorer.mask))})+" if is_masked_lm(scorer) else ""
@@ -406,7 +408,7 @@ def _is_apart(text: str, words: str) -> bool:
 class _PromptScorer:
     """Scores the options for each text: frames, log-probabilities, calibrated probabilities."""
 
-    scorer: CausalLM | MaskedLM
+    scorer: CausalLM | MaskedTokenPredictor
     tokenizer: Tokenizer
     options: tuple[AnswerOption, ...]
     framer: Framer

@@ -1,4 +1,4 @@
-"""Masked-token prediction and pseudo-log-likelihood of models with a masked-LM head."""
+"""Predictor of masked tokens, and pseudo-log-likelihoods, for models with a masked-LM head."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from forebear.nn.inference_mode import in_inference_mode
 from forebear.nn.model import Model
 
 
-class MaskedLM:
-    """Ids and numpy outside, torch inside. The model must not be trained meanwhile.
+class MaskedTokenPredictor:
+    """Predicts masked tokens; takes and returns ids and numpy arrays.
 
     start, end  ids around a text ([CLS], [SEP])
     mask        id of the mask token
     """
 
-    is_pseudo_likelihood = True  # each token is scored given all others, so the product is no probability of the text
+    is_pseudo_likelihood = True  # each token is scored given all others: the product is not the probability of the text
 
     def __init__(self, model: Model, *, start: int, end: int, mask: int) -> None:
         head = dict(model.heads.items()).get("token")
@@ -47,7 +47,7 @@ class MaskedLM:
     def mask_log_probs(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """(masks, V) log P of every token at each masked position of each sequence.
 
-        Sequences are texts without special tokens; a text that is too long is cut to a window centered on its masks.
+        Sequences are texts without special tokens; a long text is truncated to a window centered on its masks.
         """
         results = []
         for row in rows:
@@ -86,8 +86,8 @@ class MaskedLM:
 
     def _score_masked_copies(self, rows: Sequence[np.ndarray], queries: Sequence[tuple[int, int]]) -> np.ndarray:
         copies, positions, targets = [], [], []
-        for number, position in queries:
-            text = rows[number][1:]
+        for row, position in queries:
+            text = rows[row][1:]
             start = self._window_start(len(text), position - 1, position - 1)
             copy = self._add_special_tokens(text[start : start + self.max_text_tokens])
             positions.append(position - start)  # position in the window, after the start token
@@ -103,9 +103,7 @@ class MaskedLM:
     def evaluate_batch(
         self, inputs: Mapping[str, np.ndarray], targets: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray]:
-        """Given targets `token` and perhaps `pair`: log P of each masked token, and whether the top prediction is
-        right.
-        """
+        """Log P of each masked token, and whether the top predictions of targets `token` and `pair` are right."""
         states = self.model.encoder(**{name: to_tensor(self.model, array) for name, array in inputs.items()})
         positions = np.flatnonzero(targets["token"] >= 0)
         x = states.last[to_tensor(self.model, positions)]
@@ -130,9 +128,8 @@ class MaskedLM:
 
     def _window_start(self, length: int, first_position: int, last_position: int) -> int:
         """Start of the window of a text that is too long, centered on these positions."""
-        return max(
-            0, min((first_position + last_position + 1 - self.max_text_tokens) // 2, length - self.max_text_tokens)
-        )
+        centered_start = (first_position + last_position + 1 - self.max_text_tokens) // 2
+        return max(0, min(centered_start, length - self.max_text_tokens))
 
 
 def _group_positions(positions: np.ndarray, max_span: int) -> list[np.ndarray]:

@@ -15,7 +15,7 @@ from forebear.numerics import softmax
 from forebear.objectives.batch import IGNORE_INDEX, TargetArrays, is_supervised
 from forebear.objectives.input_format import InputFormat
 from forebear.tasks import metrics
-from forebear.tasks.task import HeadSpec, Judgment, Logits, Task
+from forebear.tasks.task import AnswerComparison, HeadSpec, Logits, Task
 from forebear.tasks.task_batches import ExampleRow, ExampleRows
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Classification(Task):
 
         head = LabelHead(
             head_spec.width,
-            self.num_answers,
+            self.num_classes,
             head_spec.read,
             kind=self.kind,
             dense=head_spec.dense,
@@ -171,13 +171,13 @@ class Classification(Task):
             return 1 / (1 + np.exp(-scores))
         return softmax(scores)
 
-    def judge(self, example: LabeledExample, answer: LabelPrediction) -> Judgment:
+    def judge(self, example: LabeledExample, answer: LabelPrediction) -> AnswerComparison:
         if self.kind == "number":
             expected, predicted = float(example.label or 0.0), float(answer.label)  # pyright: ignore[reportArgumentType]
-            return Judgment(abs(expected - predicted) < self.spread / 2, f"{expected:g}", f"{predicted:.4g}")
+            return AnswerComparison(abs(expected - predicted) < self.spread / 2, f"{expected:g}", f"{predicted:.4g}")
         expected, predicted = _label_tuple(example.label), _label_tuple(answer.label)
         probability = answer.probabilities[predicted[0]] if self.kind == "one" else None
-        return Judgment({*expected} == {*predicted}, ",".join(expected), ",".join(predicted), probability)
+        return AnswerComparison({*expected} == {*predicted}, ",".join(expected), ",".join(predicted), probability)
 
     def calibrate(self, examples: Examples, rows: ExampleRows, logits: Logits) -> Classification:
         """Fit the temperature to the labels of the dev set."""

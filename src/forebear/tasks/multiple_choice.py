@@ -16,7 +16,7 @@ from forebear.objectives.batch import IGNORE_INDEX
 from forebear.objectives.input_format import InputFormat
 from forebear.tasks import metrics
 from forebear.tasks.classification import truncate_pair
-from forebear.tasks.task import HeadSpec, Judgment, Logits, Task
+from forebear.tasks.task import AnswerComparison, HeadSpec, Logits, Task
 from forebear.tasks.task_batches import ExampleRow, ExampleRows
 
 if TYPE_CHECKING:
@@ -112,10 +112,10 @@ class MultipleChoice(Task):
         right = np.array([example.right for example, _ in labeled], np.int64)
         return replace(self, temperature=metrics.fit_temperature(scores, right))
 
-    def judge(self, example: ChoiceExample, answer: ChoicePrediction) -> Judgment:
+    def judge(self, example: ChoiceExample, answer: ChoicePrediction) -> AnswerComparison:
         expected = "" if example.right is None else example.choices[example.right]
         probability = answer.probabilities[answer.choice]
-        return Judgment(example.right == answer.choice, expected, example.choices[answer.choice], probability)
+        return AnswerComparison(example.right == answer.choice, expected, example.choices[answer.choice], probability)
 
     def evaluate(self, examples: Examples, answers: Sequence[ChoicePrediction]) -> dict[str, Any]:
         labeled = metrics.labeled_pairs(examples, answers)

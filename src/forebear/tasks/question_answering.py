@@ -15,7 +15,7 @@ from forebear.numerics import log_softmax
 from forebear.objectives.batch import IGNORE_INDEX
 from forebear.objectives.input_format import InputFormat
 from forebear.tasks import metrics
-from forebear.tasks.task import HeadSpec, Judgment, Logits, Task
+from forebear.tasks.task import AnswerComparison, HeadSpec, Logits, Task
 from forebear.tasks.task_batches import ExampleRow, ExampleRows
 
 if TYPE_CHECKING:
@@ -198,11 +198,11 @@ class QuestionAnswering(Task):
         predicted, margins = [answer.text for _, answer in labeled], [answer.margin for _, answer in labeled]
         return replace(self, threshold=metrics.best_no_answer_threshold(golds, predicted, margins))
 
-    def judge(self, example: QuestionExample, answer: AnswerPrediction) -> Judgment:
+    def judge(self, example: QuestionExample, answer: AnswerPrediction) -> AnswerComparison:
         expected = _answer_texts(example)
         is_right = metrics.answer_scores([expected], [answer.text])["exact_match"] == 1
         probability = answer.best.probability if answer.best else answer.no_answer_score
-        return Judgment(is_right, " | ".join(expected), answer.text, probability)
+        return AnswerComparison(is_right, " | ".join(expected), answer.text, probability)
 
     def evaluate(self, examples: Examples, answers: Sequence[AnswerPrediction]) -> dict[str, Any]:
         labeled = metrics.labeled_pairs(examples, answers)

@@ -19,7 +19,7 @@ from forebear.numerics import softmax
 from forebear.objectives.batch import IGNORE_INDEX
 from forebear.objectives.input_format import InputFormat
 from forebear.tasks import metrics
-from forebear.tasks.task import HeadSpec, Judgment, Logits, Task
+from forebear.tasks.task import AnswerComparison, HeadSpec, Logits, Task
 from forebear.tasks.task_batches import ExampleRow, ExampleRows
 
 if TYPE_CHECKING:
@@ -316,7 +316,7 @@ class SequenceTagging(Task):
         tags = tuple(iobes.from_iobes(answer.tags, self.scheme))  # pyright: ignore[reportArgumentType]
         return replace(answer, tags=tags, labels=labels, probabilities=merged_probabilities, scheme=self.scheme)
 
-    def judge(self, example: TaggedExample, answer: TagPrediction) -> Judgment:
+    def judge(self, example: TaggedExample, answer: TagPrediction) -> AnswerComparison:
         if self.is_plain:
             word_tags = list(zip(example.words, example.tags or (), answer.tags, strict=False))
             expected, predicted = (
@@ -324,7 +324,7 @@ class SequenceTagging(Task):
             )
         else:
             expected, predicted = (_entity_text(example.words, tags) for tags in (example.tags or (), answer.tags))
-        return Judgment(expected == predicted, expected, predicted)
+        return AnswerComparison(expected == predicted, expected, predicted)
 
     def evaluate(self, examples: Examples, answers: Sequence[TagPrediction]) -> dict[str, Any]:
         pairs = metrics.labeled_pairs(examples, answers)

@@ -54,7 +54,7 @@ class HeadSpec:
 
 
 @dataclass(frozen=True)
-class Judgment:
+class AnswerComparison:
     """A prediction compared with its gold answer, both as text, with its probability if there is one."""
 
     is_right: bool
@@ -111,7 +111,7 @@ class Task(ABC):
         """Metrics of these predictions; unlabeled examples are ignored."""
 
     @abstractmethod
-    def judge(self, example: Any, answer: Any) -> Judgment:
+    def judge(self, example: Any, answer: Any) -> AnswerComparison:
         """Compare a prediction with its gold answer, for error analysis."""
 
     def to_source_format(self, answer: Any) -> Any:
@@ -123,7 +123,7 @@ class Task(ABC):
         return self
 
     @property
-    def num_answers(self) -> int:
+    def num_classes(self) -> int:
         """The number of classes, where it is fixed."""
         return max(1, len(self.labels or self.tags))
 
