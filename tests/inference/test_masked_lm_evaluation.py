@@ -116,7 +116,7 @@ def test_evaluation_totals_equal_those_of_each_row_alone(folder: Path, tokenizer
         prepare_text(folder, small_text(120), tokenizer).all_documents(),
     )
     objective = spec.objective(tokenizer)
-    masking = replace(objective, units=SingleTokens(), masked=1.0, random=0.0)
+    masking = replace(objective, units=SingleTokens(), mask_fraction=1.0, random_fraction=0.0)
     log_probs, correct, target_counts = reference_totals(masked_lm, masking, subset)
     evaluation = evaluate(masked_lm, tokenizer, spec, subset)
     assert evaluation.num_masked == len(log_probs)

@@ -294,7 +294,7 @@ def evaluate_masked_lm(
     """
     require_same_tokenizer(subset, tokenizer)
     start_time = time.monotonic()
-    masking = replace(objective, units=SingleTokens(), masked=1.0, random=0.0)
+    masking = replace(objective, units=SingleTokens(), mask_fraction=1.0, random_fraction=0.0)
     num_steps = masking.steps(subset, BATCH_TOKENS)
     nats, num_correct, pair_correctness, target_counts = 0.0, 0, [], np.zeros(tokenizer.vocab_size, np.int64)
     for step in range(num_steps):

@@ -138,13 +138,13 @@ class ExampleEpochs:
     lm_weight: float = 0.0  # of the auxiliary LM loss (GPT)
     length_grouping: bool = False  # in a batch lengths are similar, which saves steps of recurrent networks
 
-    def steps(self, source: ExampleRows, size: int) -> int:
-        """The number of batches of about `size` tokens in an epoch; at most one per example."""
-        return min(max(1, round(int(source.example_lengths.sum()) / size)), len(source))
+    def steps(self, source: ExampleRows, batch_size: int) -> int:
+        """The number of batches of about `batch_size` tokens in an epoch; at most one per example."""
+        return min(max(1, round(int(source.example_lengths.sum()) / batch_size)), len(source))
 
-    def batch(self, source: ExampleRows, size: int, key: BatchKey) -> Batch:
-        epoch, batch_index = divmod(key.step, self.steps(source, size))
-        order, boundaries = _epoch_order(source, self.steps(source, size), key.seed, epoch, self.length_grouping)
+    def batch(self, source: ExampleRows, batch_size: int, key: BatchKey) -> Batch:
+        epoch, batch_index = divmod(key.step, self.steps(source, batch_size))
+        order, boundaries = _epoch_order(source, self.steps(source, batch_size), key.seed, epoch, self.length_grouping)
         examples = order[boundaries[batch_index] : boundaries[batch_index + 1]]
         # Sequences of equal length are adjacent: attention processes them in one call.
         batch = source.make_batch(examples[np.argsort(source.example_lengths[examples], kind="stable")])
@@ -163,10 +163,10 @@ class ExampleEpochs:
 class FullBatch:
     """Every step has all examples, always in the same order, for learners that need all of them at once."""
 
-    def steps(self, source: ExampleRows, size: int) -> int:
+    def steps(self, source: ExampleRows, batch_size: int) -> int:
         return 1
 
-    def batch(self, source: ExampleRows, size: int, key: BatchKey) -> Batch:
+    def batch(self, source: ExampleRows, batch_size: int, key: BatchKey) -> Batch:
         return _full_batch(source)
 
     def check(self, source: ExampleRows) -> None:
