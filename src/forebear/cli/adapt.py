@@ -197,7 +197,7 @@ def print_adaptation(console: Console, run: RunFolder) -> None:
         console.print(f"{baseline['side']}, without a model: {score}", markup=False)
     for split, values in metadata.get("spread", {}).items():
         spread = f"{values['mean']:.4f} ± {values['deviation']:.4f}, from {values['least']:.4f} to {values['most']:.4f}"
-        console.print(f"{split}, {len(metadata['seeds'])} seeds: {task.score.replace('_', ' ')} {spread}")
+        console.print(f"{split}, {len(metadata['seeds'])} seeds: {task.metric.replace('_', ' ')} {spread}")
     if points := metadata.get("learning_curve"):
         table = Table(">examples", *(f">{split}" for split in metadata["metrics"]), "", title="Learning curve")
         for point in points:

@@ -417,12 +417,14 @@ def evaluate_task(
     logits = predict_logits(run.network, rows, progress)
     predictions = task.predictions(examples, rows, logits)
     pairs = zip(examples, predictions, strict=True)
-    judged_examples = [Misprediction(example, task.judge(example, prediction)) for example, prediction in pairs]
+    judged_examples = [
+        Misprediction(example, task.compare_to_gold(example, prediction)) for example, prediction in pairs
+    ]
     mispredictions = [misprediction for misprediction in judged_examples if not misprediction.judgment.is_right]
     mispredictions.sort(key=lambda misprediction: -(misprediction.judgment.probability or 0.0))
     return TaskEvaluation(
         task.name,
-        task.score,
+        task.metric,
         _task_metrics(run, task, examples, predictions),
         task_calibration(task, rows, logits),
         tuple(mispredictions),
