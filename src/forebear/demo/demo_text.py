@@ -1,4 +1,4 @@
-"""The demo's text: English prose of the Python installation (manual, docstrings), mixed with stories of its world."""
+"""The demo's text: English prose from Python's manual and docstrings, mixed with stories of the demo's world."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SKIPPED_FOLDERS = {
     "__pycache__", "dist-packages", "encodings", "ensurepip", "idle_test", "idlelib", "lib2to3", "pydoc_data",
     "site-packages", "test", "tests", "turtledemo",
 }  # fmt: skip
-MIN_WORDS = 7  # of a paragraph
+MIN_WORDS = 7  # minimum words of a paragraph
 
 _DOCSTRING = re.compile(
     r"(?:\A(?:[ \t]*(?:#[^\n]*)?\n)*|:[ \t]*(?:#[^\n]*)?\n\s*)"
@@ -45,12 +45,12 @@ _COMMON_WORDS = frozenset(
 
 @cache
 def manual_documents() -> tuple[str, ...]:
-    """A document for each topic of the manual, then for each module of the library; a paragraph a line, none twice."""
+    """A document for each topic of the manual, then for each module: one paragraph per line, without duplicates."""
     seen_paragraphs: set[str] = set()
     documents = []
     for texts in (*_topics(), *_modules()):
         paragraphs = [paragraph for text in texts for paragraph in _prose(text)]
-        # Many topics and methods repeat one another: a paragraph is taken once.
+        # Many topics and methods have paragraphs in common.
         new_paragraphs = [paragraph for paragraph in dict.fromkeys(paragraphs) if paragraph not in seen_paragraphs]
         seen_paragraphs.update(new_paragraphs)
         if new_paragraphs:
@@ -76,12 +76,12 @@ def _modules() -> Iterator[list[str]]:
                     yield list(_docstrings(Path(folder, name).read_text(encoding="utf-8")))
 
 
-def _docstrings(program: str) -> Iterator[str]:
-    """Strings in triple quotes at the start of a file, or right below a line that opens a block.
+def _docstrings(source_code: str) -> Iterator[str]:
+    """Strings in triple quotes at the start of a file, or directly below a line that opens a block.
 
-    Python's own parser finds the same strings, ten times slower.
+    Python's own parser finds the same strings, but takes ten times as long.
     """
-    for match in _DOCSTRING.finditer(program):
+    for match in _DOCSTRING.finditer(source_code):
         with suppress(SyntaxError, ValueError):  # not a string
             text = ast.literal_eval(match["string"])
             if isinstance(text, str):
@@ -89,17 +89,17 @@ def _docstrings(program: str) -> Iterator[str]:
 
 
 def _prose(text: str) -> Iterator[str]:
-    """The paragraphs of a docstring that consist of sentences, each on one line, without markup."""
+    """The paragraphs of a docstring that are prose, each on one line, without markup."""
     for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*+o•]|\(?[0-9a-z][.)])\s)", cleandoc(text)):
         lines = [line.strip() for line in block.split("\n")]
         if any(_NOT_PROSE.match(line) for line in lines):
             continue
-        paragraph = _plain(" ".join(lines))
+        paragraph = _strip_markup(" ".join(lines))
         if _is_prose(paragraph):
             yield paragraph
 
 
-def _plain(text: str) -> str:
+def _strip_markup(text: str) -> str:
     text = _ROLE.sub(r"\1", _BULLET.sub("", text))
     text = _FOOTNOTE.sub("", _EMPHASIZED.sub(r"\1", _QUOTED.sub(r"\1", text)))
     text = re.sub(r"\s*::$", ":", text)
@@ -122,23 +122,22 @@ def _is_prose(paragraph: str) -> bool:
 
 
 def mixed_documents(size: int, seed: int = 0) -> Iterator[str]:
-    """Documents of about `size` bytes in all: half manual (while it lasts) and half stories, by bytes, in turn.
+    """Documents of about `size` bytes in total, half of the bytes manual (until it is exhausted) and half stories.
 
-    A mixture is a prefix of every larger one of the same seed, so that more text does not change its beginning.
+    With the same seed, a smaller mixture is a prefix of a larger one.
     """
     documents = manual_documents()
     order = iter(shuffled_positions(np.arange(len(documents)), len(documents), seed=seed)) if documents else iter(())
     num_bytes = {"manual": 0, "world": 0}
-    number = 0
-    has_manual_left = True
+    story_number, has_manual_left = 0, True
     while sum(num_bytes.values()) < size:
-        page = next(order, None) if has_manual_left and num_bytes["manual"] <= num_bytes["world"] else None
-        if page is not None:
-            text, source = documents[int(page)], "manual"
+        is_manual_turn = has_manual_left and num_bytes["manual"] <= num_bytes["world"]
+        document_index = next(order, None) if is_manual_turn else None
+        if document_index is not None:
+            text, source = documents[int(document_index)], "manual"
         else:
-            # If it was the manual's turn and no page came, the manual is exhausted.
-            has_manual_left = has_manual_left and num_bytes["manual"] > num_bytes["world"]
-            text, source = world.make_story("both", seed, number).text, "world"
-            number += 1
+            has_manual_left = has_manual_left and not is_manual_turn  # on its turn, the manual had no document left
+            text, source = world.make_story("both", seed, story_number).text, "world"
+            story_number += 1
         num_bytes[source] += len(text.encode())
         yield text
