@@ -29,4 +29,4 @@ def untrained_masked_lm(tokenizer: Tokenizer, context: int = 32) -> MaskedTokenP
             if value.dim() > 1:
                 value.mul_(8)
     roles = tokenizer.special_roles
-    return MaskedTokenPredictor(model.eval(), start=roles["start"], end=roles["end"], mask=roles["mask"])
+    return MaskedTokenPredictor(model.eval(), start_id=roles["start"], end_id=roles["end"], mask_id=roles["mask"])

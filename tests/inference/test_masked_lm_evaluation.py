@@ -65,7 +65,7 @@ def masked_lm_of(tokenizer: Tokenizer, spec: BertSpec, spread: float = 1.0) -> M
             if value.dim() > 1:
                 value.mul_(spread)
     start, end, mask = (tokenizer.special_roles[role] for role in ("start", "end", "mask"))
-    return MaskedTokenPredictor(model.eval(), start=start, end=end, mask=mask)
+    return MaskedTokenPredictor(model.eval(), start_id=start, end_id=end, mask_id=mask)
 
 
 def evaluate(masked_lm: MaskedTokenPredictor, tokenizer: Tokenizer, spec: BertSpec, subset: Subset) -> TextEvaluation:
@@ -101,7 +101,7 @@ def reference_totals(
             logits = masked_lm.model.logits({**inputs, "lengths": torch.tensor([length])})["token"].double()
             for position, target in enumerate(batch.targets["token"][row].tolist()):
                 if target != IGNORE_INDEX:
-                    assert int(inputs["tokens"][position]) == masked_lm.mask
+                    assert int(inputs["tokens"][position]) == masked_lm.mask_id
                     log_probs.append(float(torch.log_softmax(logits[position], 0)[target]))
                     correct.append(int(logits[position].argmax()) == target)
                     target_counts[target] += 1

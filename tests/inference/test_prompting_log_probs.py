@@ -73,8 +73,8 @@ def masked_log_prob(masked_lm: MaskedTokenPredictor, ids: list[int], first: int,
     """log P of the tokens from first to last, each with itself and the later ones masked, by a direct call."""
     total = 0.0
     for position in range(first, last):
-        row = [masked_lm.start, *ids, masked_lm.end]
-        row[position + 1 : last + 1] = [masked_lm.mask] * (last - position)
+        row = [masked_lm.start_id, *ids, masked_lm.end_id]
+        row[position + 1 : last + 1] = [masked_lm.mask_id] * (last - position)
         logits = masked_lm.model.logits({"tokens": torch.tensor(row), "lengths": torch.tensor([len(row)])})["token"]
         total += float(torch.log_softmax(logits.double(), -1)[position + 1, ids[position]])
     return total

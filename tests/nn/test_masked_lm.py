@@ -71,7 +71,7 @@ def model(request: pytest.FixtureRequest) -> Model:
 
 @pytest.fixture(scope="module")
 def predictor(model: Model) -> MaskedTokenPredictor:
-    return MaskedTokenPredictor(model, start=START, end=END, mask=MASK)
+    return MaskedTokenPredictor(model, start_id=START, end_id=END, mask_id=MASK)
 
 
 @torch.inference_mode()
@@ -150,7 +150,7 @@ def test_long_text_window_is_centered_on_its_masks(length: int, data: st.DataObj
     first = data.draw(st.integers(0, length - 1))
     last = data.draw(st.integers(first, min(length - 1, first + ROOM - 1)))
     row = mask_positions(random_texts(length, seed=length)[0], first, last)
-    log_probs = MaskedTokenPredictor(model, start=START, end=END, mask=MASK).mask_log_probs([np.array(row)])[0]
+    log_probs = MaskedTokenPredictor(model, start_id=START, end_id=END, mask_id=MASK).mask_log_probs([np.array(row)])[0]
     for position, mask_log_probs in zip(sorted({first, last}), log_probs, strict=True):
         expected = [
             reference_log_probs(model, row[start : start + ROOM], position - start)
@@ -247,7 +247,7 @@ def test_evaluate_batch_gives_token_log_probs_and_accuracies():
         ]
     token = torch.log_softmax(torch.cat([row_logits["token"] for row_logits in logits]).double(), -1).numpy()
     pair = torch.cat([row_logits["pair"] for row_logits in logits]).argmax(1).numpy()
-    predictor = MaskedTokenPredictor(model, start=START, end=END, mask=MASK)
+    predictor = MaskedTokenPredictor(model, start_id=START, end_id=END, mask_id=MASK)
     best = token.argmax(1)
     for labels in (targets, np.where(targets >= 0, best, -1)):
         for pairs in (pair, 1 - pair, np.array([-1, pair[1]]), np.array([-1, -1])):
@@ -262,7 +262,7 @@ def test_evaluate_batch_gives_token_log_probs_and_accuracies():
 
 def test_evaluate_batch_without_supervised_positions():
     inputs = {"tokens": np.array([START, 7, END]), "lengths": np.array([3])}
-    results = MaskedTokenPredictor(encoder_model(), start=START, end=END, mask=MASK).evaluate_batch(
+    results = MaskedTokenPredictor(encoder_model(), start_id=START, end_id=END, mask_id=MASK).evaluate_batch(
         inputs, {"token": np.full(3, -1)}
     )
     assert len(results["token"]) == len(results["right"]) == 0
@@ -270,5 +270,5 @@ def test_evaluate_batch_without_supervised_positions():
 
 def test_masked_lm_refuses_model_without_mlm_head():
     with pytest.raises(ForebearError, match="hidden tokens") as caught:
-        MaskedTokenPredictor(decoder_model(), start=START, end=END, mask=MASK)
+        MaskedTokenPredictor(decoder_model(), start_id=START, end_id=END, mask_id=MASK)
     assert caught.value.hint

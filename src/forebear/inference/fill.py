@@ -65,13 +65,13 @@ def fill_masks(
         if value < 1:
             raise InputError(f"{name} is {value}", hint="give at least 1")
     text = replace_surrogates(text)
-    blanks = _find_blanks(text, tokenizer.id_to_token(masked_lm.mask), tokens)
+    blanks = _find_blanks(text, tokenizer.id_to_token(masked_lm.mask_id), tokens)
     num_masks = sum(blank.count for blank in blanks)
     if not num_masks:
-        raise no_blank_error(tokenizer, masked_lm.mask)
+        raise no_blank_error(tokenizer, masked_lm.mask_id)
     if num_masks > MAX_MASKS:
         raise InputError(f"{num_masks} tokens are hidden", hint=f"hide at most {MAX_MASKS} in one text")
-    row, positions = _encode_with_masks(text, blanks, tokenizer, masked_lm.mask)
+    row, positions = _encode_with_masks(text, blanks, tokenizer, masked_lm.mask_id)
     allowed = _allowed_tokens(text, blanks, tokenizer)
 
     def candidate(token_id: int, log_prob: float) -> TokenCandidate:

@@ -81,7 +81,7 @@ class Seq2Seq(Protocol):
         """log P of each target token given its source and the tokens before it; `start` precedes the first."""
         ...
 
-    def begin(self, sources: Sequence[np.ndarray], start: int, max_tokens: int) -> DecodingState:
+    def start_decoding(self, sources: Sequence[np.ndarray], start: int, max_tokens: int) -> DecodingState:
         """Start decoding a sequence for each source from `start`, for up to `max_tokens` tokens."""
         ...
 

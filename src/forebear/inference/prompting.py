@@ -215,8 +215,8 @@ def _masked_log_probs(masked_lm: MaskedTokenPredictor, spans: Sequence[CountedSp
         rows, targets = [], []
         for span_index, position in batch:
             span = spans[span_index]
-            row = np.concatenate(([masked_lm.start], span.ids, [masked_lm.end])).astype(np.int64)
-            row[position + 1 : span.end + 1] = masked_lm.mask
+            row = np.concatenate(([masked_lm.start_id], span.ids, [masked_lm.end_id])).astype(np.int64)
+            row[position + 1 : span.end + 1] = masked_lm.mask_id
             target = np.full(len(row), -1, np.int64)
             target[position + 1] = span.ids[position]
             rows.append(row)
@@ -384,7 +384,7 @@ def _choice_framer(
 ) -> Framer:
     """A function that frames a text: at its blank (____ or mask token), or else at its end."""
     names = tuple(replace_surrogates(option.name) for option in options)
-    mask = f"|(?:{re.escape(tokenizer.id_to_token(scorer.mask))})+" if is_masked_lm(scorer) else ""
+    mask = f"|(?:{re.escape(tokenizer.id_to_token(scorer.mask_id))})+" if is_masked_lm(scorer) else ""
     pattern = re.compile(f"{BLANK_PATTERN.pattern}{mask}")
 
     def frame_text(text: str) -> FramedOptions:

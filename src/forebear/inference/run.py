@@ -145,7 +145,7 @@ class LoadedRun:
         from forebear.nn.masked_lm import MaskedTokenPredictor
 
         start, end, mask = (self.tokenizer.special_roles[role] for role in ("start", "end", "mask"))
-        return MaskedTokenPredictor(self.network, start=start, end=end, mask=mask)
+        return MaskedTokenPredictor(self.network, start_id=start, end_id=end, mask_id=mask)
 
     @cached_property
     def translator(self) -> Seq2Seq:

@@ -83,9 +83,8 @@ def attend(
 ) -> Tensor:
     """(T, 3·D) → (T, D). Neighboring sequences of equal length share one call; nothing is padded."""
     groups = [(length, len(list(equal))) for length, equal in groupby(lengths)]
-    chunks = (
-        query_key_value.split([length * count for length, count in groups]) if len(groups) > 1 else [query_key_value]
-    )
+    sizes = [length * count for length, count in groups]
+    chunks = query_key_value.split(sizes) if len(groups) > 1 else [query_key_value]
     outputs = []
     for chunk, (length, count) in zip(chunks, groups, strict=True):
         query, key, value = chunk.view(count, length, 3, num_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)

@@ -17,22 +17,22 @@ from forebear.nn.model import Model
 
 
 class MaskedTokenPredictor:
-    """Predicts masked tokens; takes and returns ids and numpy arrays.
+    """Predicts masked tokens; takes and returns ids and numpy arrays. Do not train the model while it is in use.
 
-    start, end  ids around a text ([CLS], [SEP])
-    mask        id of the mask token
+    start_id, end_id  special tokens around a text ([CLS], [SEP])
+    mask_id           the mask token
     """
 
     is_pseudo_likelihood = True  # each token is scored given all others: the product is not the probability of the text
 
-    def __init__(self, model: Model, *, start: int, end: int, mask: int) -> None:
+    def __init__(self, model: Model, *, start_id: int, end_id: int, mask_id: int) -> None:
         head = dict(model.heads.items()).get("token")
         if not isinstance(head, LMHead):
             raise ForebearError(
                 "this model does not find hidden tokens", hint="ask one that was trained to, such as bert"
             )
         self.model, self.head = model.eval(), head
-        self.start, self.end, self.mask = start, end, mask
+        self.start_id, self.end_id, self.mask_id = start_id, end_id, mask_id
 
     @property
     def max_length(self) -> int:
@@ -51,10 +51,9 @@ class MaskedTokenPredictor:
         """
         results = []
         for row in rows:
-            positions = np.flatnonzero(row == self.mask)
-            log_probs = [
-                self._mask_log_probs(row, group) for group in _group_positions(positions, self.max_text_tokens)
-            ]
+            positions = np.flatnonzero(row == self.mask_id)
+            groups = _group_positions(positions, self.max_text_tokens)
+            log_probs = [self._mask_log_probs(row, group) for group in groups]
             results.append(np.concatenate(log_probs) if log_probs else np.empty((0, self.head.vocab_size), np.float32))
         return results
 
@@ -78,9 +77,8 @@ class MaskedTokenPredictor:
             lengths = [min(len(rows[index]) - 1, self.max_text_tokens) for index, _ in query_batch]
             for batch in length_batches(lengths):
                 batch_queries = [query_batch[index] for index in batch]
-                for (index, position), log_prob in zip(
-                    batch_queries, self._score_masked_copies(rows, batch_queries), strict=True
-                ):
+                log_probs = self._score_masked_copies(rows, batch_queries)
+                for (index, position), log_prob in zip(batch_queries, log_probs, strict=True):
                     scores[index][position - 1] = log_prob
         return scores
 
@@ -92,7 +90,7 @@ class MaskedTokenPredictor:
             copy = self._add_special_tokens(text[start : start + self.max_text_tokens])
             positions.append(position - start)  # position in the window, after the start token
             targets.append(text[position - 1])
-            copy[positions[-1]] = self.mask
+            copy[positions[-1]] = self.mask_id
             copies.append(copy)
         states = encode_rows(self.model, copies)
         starts = np.cumsum([0, *map(len, copies[:-1])])
@@ -124,7 +122,7 @@ class MaskedTokenPredictor:
         return self.head.log_probs(x, to_tensor(self.model, targets)).cpu().numpy()
 
     def _add_special_tokens(self, text: np.ndarray) -> np.ndarray:
-        return np.concatenate(([self.start], text, [self.end])).astype(np.int64)
+        return np.concatenate(([self.start_id], text, [self.end_id])).astype(np.int64)
 
     def _window_start(self, length: int, first_position: int, last_position: int) -> int:
         """Start of the window of a text that is too long, centered on these positions."""

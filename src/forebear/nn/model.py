@@ -77,7 +77,7 @@ class Model(nn.Module):
         return self
 
     def initialize(self, seed: int, overrides: Mapping[str, Tensor] | None = None) -> Model:
-        """Assign initial values, which depend on the seed alone; `overrides` replace some of them."""
+        """Assign initial values, which depend on seed and names alone; `overrides` replace some of them."""
         copies = {name: tensor.clone() for name, tensor in (overrides or {}).items()}
         return self._assign_tensors({**initial_values(self, seed), **copies})
 

@@ -22,10 +22,8 @@ from forebear.nn.nnlm import WordEmbedding
 
 
 CellName = Literal["rnn", "lstm", "gru"]
-MEMORY_SPANS = (
-    2.0,
-    32.0,
-)  # tokens after which a cell keeps a third of its content: initial range over cells
+# Tokens after which a third of a cell's content is left: the range over cells at initialization.
+MEMORY_SPANS = (2.0, 32.0)
 RecurrentState = tuple[Tensor, ...]  # (B, ·) each: h, and c for an LSTM
 
 
@@ -437,7 +435,7 @@ class BiLMEncoder(RecurrentLMEncoder):
         lengths: tuple[int, ...],
         states: tuple[list[RecurrentState], list[RecurrentState]] | None = None,
     ) -> tuple[list[Tensor], tuple[list[RecurrentState], list[RecurrentState]]]:
-        """All layers and the final states of both directions; `states` are initial ones, as in ELMo's code."""
+        """All layers and the final states of both directions; `states` are initial (carried over by ELMo's program)."""
         x = self.drop(self.embedding(tokens), lengths)
         forward, forward_states = self.onward(x, lengths, None if states is None else states[0])
         backward, backward_states = self.back(x, lengths, None if states is None else states[1])

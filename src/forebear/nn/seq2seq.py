@@ -277,7 +277,7 @@ class RecurrentSeq2Seq(BaseSeq2Seq):
     encoder: RecurrentEncoderDecoder
 
     @in_inference_mode
-    def begin(self, sources: Sequence[np.ndarray], start: int, max_tokens: int) -> Seq2SeqDecodingState:
+    def start_decoding(self, sources: Sequence[np.ndarray], start: int, max_tokens: int) -> Seq2SeqDecodingState:
         """A decoding state with one hypothesis per source: only `start`. `max_tokens` is ignored."""
         lengths = tuple(map(len, sources))
         memory, final_states = self.encoder.reader(to_tensor(self.model, np.concatenate(sources)), lengths)
@@ -412,7 +412,7 @@ class TransformerSeq2Seq(BaseSeq2Seq):
     encoder: EncoderDecoder
 
     @in_inference_mode
-    def begin(self, sources: Sequence[np.ndarray], start: int, max_tokens: int) -> TransformerDecodingState:
+    def start_decoding(self, sources: Sequence[np.ndarray], start: int, max_tokens: int) -> TransformerDecodingState:
         """A decoding state with one hypothesis per source: only `start`, before up to `max_tokens` tokens."""
         lengths = [len(source) for source in sources]
         source_states = self.encoder.reader(to_tensor(self.model, np.concatenate(sources)), lengths).last

@@ -148,7 +148,7 @@ class EpochRows:
 class DocSentences:
     """Sequences [bos, sentences…, eos] of one document each, with as many whole sentences as fit (RoBERTa).
 
-    An epoch shows every token once (except truncated ones), packed and ordered differently each time. A batch holds
+    An epoch has every token once (except truncated ones), packed and ordered differently each time. A batch holds
     sequences of about `batch_size` tokens in total, the longest first.
 
     Attributes:
