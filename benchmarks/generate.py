@@ -37,7 +37,7 @@ from gpt2 import TINY, Size, natural_ids, peer_of, small
 from side_by_side import machine, sgemm, write_figures
 
 from forebear.inference.beam_search import beam_search
-from forebear.nn.next_token_predictors import TransformerCausalLM
+from forebear.nn.next_token_predictors import TransformerPredictor
 from forebear.nn.quantized import quantized_copy
 
 SIZES = {"small": small(256), "124M": Size("124M", {}, 50257, 0, 32)}
@@ -86,7 +86,7 @@ def spread_out(size: Size) -> Any:
 
 
 def ours(network: Any) -> Side:
-    predictor = TransformerCausalLM(network)
+    predictor = TransformerPredictor(network)
 
     def continued(work: Work) -> list[list[int]]:
         reader = predictor.start_decoding(work.prompts, work.length)

@@ -62,10 +62,10 @@ def ours_counted(source: Subset) -> CooccurrenceTable:
     tokenizer = source.corpus.tokenizer
     return count_cooccurrences(
         source,
-        vocabulary=tokenizer.vocab_size,
+        vocab_size=tokenizer.vocab_size,
         window=MILESTONE.window,
         unit=MILESTONE.unit,
-        blocked_ids=tokenizer.special_ids,
+        ignored_ids=tokenizer.special_ids,
     )
 
 

@@ -143,7 +143,7 @@ class Bench:
             "figures": told,
             "seconds": facts["seconds"],
             "parameters": facts["parameters"],
-            "baseline": facts["baseline"] | {"figure": task.score},
+            "baseline": facts["baseline"] | {"figure": task.metric},
             "run": str(run.folder.path),
         }
 

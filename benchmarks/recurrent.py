@@ -36,7 +36,7 @@ from forebear.data.corpus.corpus import Corpus
 from forebear.data.corpus.prepare import prepare_corpus
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.models.elmo import ElmoSpec
-from forebear.nn.next_token_predictors import RecurrentCausalLM
+from forebear.nn.next_token_predictors import RecurrentPredictor
 from forebear.objectives.batch import Batch, BatchKey
 from forebear.registry import model_spec
 from forebear.training.gradient_learner import DeviceConfig, GradientLearner
@@ -151,7 +151,7 @@ class Case:
         portion = self.source.held_out.first(HELD_OUT)
         rows = [np.array([end, *portion.corpus.ids[first:last].tolist(), end]) for first, last in portion.spans]
         count = sum(len(row) - 1 for row in rows)
-        own = -sum(float(one.sum()) for one in RecurrentCausalLM(learner.model).score(rows)) / count
+        own = -sum(float(one.sum()) for one in RecurrentPredictor(learner.model).score(rows)) / count
         plain = sum(theirs.surprise(torch.from_numpy(row)) for row in rows) / count
         said = f"ours {seen:10,} tokens, perplexity {math.exp(own):7.1f}"
         said += f"   theirs {other:10,} tokens, perplexity {math.exp(plain):7.1f}"

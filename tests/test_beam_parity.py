@@ -12,7 +12,7 @@ import torch
 from forebear.inference.beam_search import Stopping, beam_search
 from forebear.interop.huggingface import to_hf_checkpoint
 from forebear.models.gpt2 import GPT2Spec
-from forebear.nn.next_token_predictors import TransformerCausalLM
+from forebear.nn.next_token_predictors import TransformerPredictor
 from hf_peers import build_model
 
 transformers = pytest.importorskip("transformers")
@@ -22,7 +22,7 @@ FIELDS: dict[str, Any] = {"width": 24, "depth": 2, "heads": 3, "context": 48, "i
 STOPPING: dict[Stopping, Any] = {"full": True, "unlikely": False, "impossible": "never"}
 
 
-def model_pair(seed: int) -> tuple[TransformerCausalLM, Any]:
+def model_pair(seed: int) -> tuple[TransformerPredictor, Any]:
     """A model and its copy in transformers; weights so large that tokens differ clearly and ends are not rare."""
     model = build_model("gpt2", FIELDS, VOCABULARY).initialize(seed).eval()
     draw = torch.Generator().manual_seed(seed)
@@ -36,7 +36,7 @@ def model_pair(seed: int) -> tuple[TransformerCausalLM, Any]:
         transformers.GPT2Config(**config, bos_token_id=END, eos_token_id=END, pad_token_id=0)
     )
     peer.load_state_dict(weights, strict=False)
-    return TransformerCausalLM(model), peer.eval()
+    return TransformerPredictor(model), peer.eval()
 
 
 def transformers_beams(

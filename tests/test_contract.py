@@ -194,7 +194,7 @@ def test_next_token_probabilities_sum_to_1(causal_run: Run):
 
 def test_masked_token_probabilities_sum_to_1(masked_run: Run):
     masked_rows = [
-        np.where(np.arange(len(row)) % 3 == 1, masked_run.masked_lm.mask, row)[1:] for row in rows(masked_run)
+        np.where(np.arange(len(row)) % 3 == 1, masked_run.masked_lm.mask_id, row)[1:] for row in rows(masked_run)
     ]
     for log_probs in masked_run.masked_lm.mask_log_probs(masked_rows):
         assert np.exp(log_probs.astype(np.float64)).sum(axis=1) == pytest.approx(1, abs=1e-5)
@@ -212,7 +212,7 @@ def test_scores_equal_masked_token_log_probs(masked_run: Run):
     row = rows(masked_run)[0]
     scores = masked_run.masked_lm.score([row])[0]
     for position in range(1, len(row)):
-        masked = np.where(np.arange(len(row)) == position, masked_run.masked_lm.mask, row)[1:]
+        masked = np.where(np.arange(len(row)) == position, masked_run.masked_lm.mask_id, row)[1:]
         assert scores[position - 1] == pytest.approx(
             masked_run.masked_lm.mask_log_probs([masked])[0][0, row[position]], abs=1e-4
         )

@@ -13,7 +13,7 @@ import torch
 from forebear.interop.hf_architectures import ARCHITECTURES
 from forebear.interop.huggingface import read_huggingface, write_huggingface
 from forebear.nn.model import Model
-from forebear.nn.next_token_predictors import TransformerCausalLM
+from forebear.nn.next_token_predictors import TransformerPredictor
 from forebear.registry import model_spec
 from hf_peers import (
     PEERS,
@@ -120,7 +120,7 @@ def test_exported_models_generate_the_same_text_in_transformers(name: str, tmp_p
     length = 16
     options = {"do_sample": False, "max_new_tokens": length, "min_new_tokens": length, "pad_token_id": 0}
     expected = peer.generate(tokens, attention_mask=torch.ones_like(tokens), suppress_tokens=[0], **options)[:, 9:]
-    decoder, generated = TransformerCausalLM(model).start_decoding(list(tokens.numpy()), length), []
+    decoder, generated = TransformerPredictor(model).start_decoding(list(tokens.numpy()), length), []
     for _ in range(length):
         scores = decoder.next_logits()
         scores[:, 0] = -np.inf  # the end token, suppressed in the peer too

@@ -169,12 +169,12 @@ def test_mispredictions_are_printed_in_words(capsys: Captured):
     from forebear.cli.output import make_console
     from forebear.data.labeled.examples import TaggedExample
     from forebear.inference.measure import Misprediction, TaskEvaluation
-    from forebear.tasks.task import Judgment
+    from forebear.tasks.task import AnswerComparison
 
     judgments = [
-        Judgment(False, "Rome place", ""),
-        Judgment(False, "", "Rome place"),
-        Judgment(False, "a | a | b | a", "c"),
+        AnswerComparison(False, "Rome place", ""),
+        AnswerComparison(False, "", "Rome place"),
+        AnswerComparison(False, "a | a | b | a", "c"),
     ]
     mistakes = tuple(Misprediction(TaggedExample(("Rome",)), judgment) for judgment in judgments)
     _print_task_eval(make_console(), TaskEvaluation("tagging", "f1", {}, None, mistakes, 0, (), 0.0), None)

@@ -9,7 +9,7 @@ import torch
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.inference.prompting import PromptAnswer
 from forebear.models.bert import BertSpec
-from forebear.nn.masked_token_predictor import MaskedLM
+from forebear.nn.masked_token_predictor import MaskedTokenPredictor
 
 
 def answer_probabilities(prompted: PromptAnswer) -> dict[str, float]:
@@ -21,7 +21,7 @@ def softmax(logs: list[float]) -> list[float]:
     return [weight / sum(weights) for weight in weights]
 
 
-def untrained_masked_lm(tokenizer: Tokenizer, context: int = 32) -> MaskedLM:
+def untrained_masked_lm(tokenizer: Tokenizer, context: int = 32) -> MaskedTokenPredictor:
     """An untrained BERT whose answers differ clearly."""
     model = BertSpec(width=16, depth=2, heads=2, context=context).build(tokenizer).initialize(1)
     with torch.no_grad():
@@ -29,4 +29,4 @@ def untrained_masked_lm(tokenizer: Tokenizer, context: int = 32) -> MaskedLM:
             if value.dim() > 1:
                 value.mul_(8)
     roles = tokenizer.special_roles
-    return MaskedLM(model.eval(), start=roles["start"], end=roles["end"], mask=roles["mask"])
+    return MaskedTokenPredictor(model.eval(), start_id=roles["start"], end_id=roles["end"], mask_id=roles["mask"])

@@ -15,7 +15,7 @@ from forebear.errors import ForebearError, InputError
 from forebear.inference.fill import MAX_MASKS, fill_masks
 from forebear.inference.score import score_texts
 from forebear.models.bert import BertSpec
-from forebear.nn.masked_token_predictor import MaskedLM
+from forebear.nn.masked_token_predictor import MaskedTokenPredictor
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -25,19 +25,19 @@ class RecordingMaskedLM(HashedLM):
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         super().__init__(tokenizer.vocab_size)
-        self.mask, self.called_rows = tokenizer.special_roles["mask"], []
+        self.mask_id, self.called_rows = tokenizer.special_roles["mask"], []
 
     def mask_log_probs(self, rows: list[np.ndarray]) -> list[np.ndarray]:
         self.called_rows += [row.tolist() for row in rows]
         return [
-            np.array([self._logs([position, *row]) for position in np.flatnonzero(row == self.mask)]).reshape(
+            np.array([self._logs([position, *row]) for position in np.flatnonzero(row == self.mask_id)]).reshape(
                 -1, self._size
             )
             for row in rows
         ]
 
 
-def untrained_masked_lm(tokenizer: Tokenizer, context: int = 16) -> MaskedLM:
+def untrained_masked_lm(tokenizer: Tokenizer, context: int = 16) -> MaskedTokenPredictor:
     """An untrained BERT whose answers differ clearly."""
     model = BertSpec(width=16, depth=2, heads=2, context=context).build(tokenizer).initialize(1)
     with torch.no_grad():
@@ -45,15 +45,15 @@ def untrained_masked_lm(tokenizer: Tokenizer, context: int = 16) -> MaskedLM:
             if value.dim() > 1:
                 value.mul_(8)
     roles = tokenizer.special_roles
-    return MaskedLM(model.eval(), start=roles["start"], end=roles["end"], mask=roles["mask"])
+    return MaskedTokenPredictor(model.eval(), start_id=roles["start"], end_id=roles["end"], mask_id=roles["mask"])
 
 
 @torch.inference_mode()
-def mask_probabilities(masked_lm: MaskedLM, row: list[int]) -> np.ndarray:
+def mask_probabilities(masked_lm: MaskedTokenPredictor, row: list[int]) -> np.ndarray:
     """(masks, V) P at each mask of a row, by the model called directly."""
-    tokens = torch.tensor([masked_lm.start, *row, masked_lm.end])
+    tokens = torch.tensor([masked_lm.start_id, *row, masked_lm.end_id])
     logits = masked_lm.model.logits({"tokens": tokens, "lengths": torch.tensor([len(tokens)])})["token"]
-    return torch.softmax(logits.double(), -1)[tokens == masked_lm.mask].numpy()
+    return torch.softmax(logits.double(), -1)[tokens == masked_lm.mask_id].numpy()
 
 
 def mask_token(tokenizer: Tokenizer) -> str:
@@ -167,7 +167,7 @@ def test_later_masks_of_a_blank_may_start_or_continue_words(mask_tokenizers: dic
 
 def greedy_fill(recording: RecordingMaskedLM, tokenizer: Tokenizer, row: list[int], fits: list[list[int]]):
     """The most confident mask first, each seeing those filled before: ids by position, and the log-probability."""
-    row, positions, total = list(row), [n for n, token in enumerate(row) if token == recording.mask], 0.0
+    row, positions, total = list(row), [n for n, token in enumerate(row) if token == recording.mask_id], 0.0
     open_masks = dict(zip(positions, fits, strict=True))
     while open_masks:
         probabilities = {}
@@ -294,7 +294,7 @@ def test_text_score_masks_each_token_alone(mask_tokenizer: Tokenizer, text: str)
     ids = mask_tokenizer.encode(text).ids.tolist()
     assert len(scored.tokens) == len(ids)
     for position, (token, i) in enumerate(zip(scored.tokens, ids, strict=True)):
-        row = [*ids[:position], masked_lm.mask, *ids[position + 1 :]]
+        row = [*ids[:position], masked_lm.mask_id, *ids[position + 1 :]]
         assert token.id == i
         assert token.log_prob == pytest.approx(math.log(mask_probabilities(masked_lm, row)[0, i]), abs=2e-5)
 

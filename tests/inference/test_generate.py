@@ -52,10 +52,10 @@ def test_batched_beam_search_of_texts_equals_single_searches(tokenizer):
 @pytest.fixture(scope="module")
 def network(tokenizers):
     from forebear.models.gpt2 import GPT2Spec
-    from forebear.nn.next_token_predictors import TransformerCausalLM
+    from forebear.nn.next_token_predictors import TransformerPredictor
 
     model = GPT2Spec(width=32, depth=2, heads=2, context=24).build(tokenizers["words"])
-    return TransformerCausalLM(model.initialize(seed=5))
+    return TransformerPredictor(model.initialize(seed=5))
 
 
 @settings(max_examples=20, deadline=None)

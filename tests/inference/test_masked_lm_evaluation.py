@@ -23,7 +23,7 @@ from forebear.inference import measure
 from forebear.inference.measure import TextEvaluation, evaluate_masked_lm
 from forebear.models.albert import AlbertSpec
 from forebear.models.bert import BertSpec
-from forebear.nn.masked_token_predictor import MaskedLM
+from forebear.nn.masked_token_predictor import MaskedTokenPredictor
 from forebear.objectives.batch import IGNORE_INDEX, BatchKey
 from forebear.objectives.masked_tokens import MaskedTokens, SingleTokens
 from small_runs import small_text
@@ -58,17 +58,17 @@ def bert_spec(**changes: object) -> BertSpec:
     return BertSpec(**{"width": 16, "depth": 1, "heads": 2, "context": 40, **changes})
 
 
-def masked_lm_of(tokenizer: Tokenizer, spec: BertSpec, spread: float = 1.0) -> MaskedLM:
+def masked_lm_of(tokenizer: Tokenizer, spec: BertSpec, spread: float = 1.0) -> MaskedTokenPredictor:
     model = spec.build(tokenizer).initialize(5)
     with torch.no_grad():
         for value in model.parameters():
             if value.dim() > 1:
                 value.mul_(spread)
     start, end, mask = (tokenizer.special_roles[role] for role in ("start", "end", "mask"))
-    return MaskedLM(model.eval(), start=start, end=end, mask=mask)
+    return MaskedTokenPredictor(model.eval(), start_id=start, end_id=end, mask_id=mask)
 
 
-def evaluate(masked_lm: MaskedLM, tokenizer: Tokenizer, spec: BertSpec, subset: Subset) -> TextEvaluation:
+def evaluate(masked_lm: MaskedTokenPredictor, tokenizer: Tokenizer, spec: BertSpec, subset: Subset) -> TextEvaluation:
     return evaluate_masked_lm(masked_lm, tokenizer, spec.objective(tokenizer), subset)
 
 
@@ -88,7 +88,7 @@ def test_untrained_network_has_nearly_uniform_loss(folder: Path, tokenizer: Toke
 
 @torch.inference_mode()
 def reference_totals(
-    masked_lm: MaskedLM, objective: MaskedTokens, subset: Subset
+    masked_lm: MaskedTokenPredictor, objective: MaskedTokens, subset: Subset
 ) -> tuple[list[float], list[bool], Counter]:
     """Each row alone: log P of masked tokens, whether the prediction was right, and the counts of target tokens."""
     steps, log_probs, correct, target_counts = objective.steps(subset, measure.BATCH_TOKENS), [], [], Counter()
@@ -101,7 +101,7 @@ def reference_totals(
             logits = masked_lm.model.logits({**inputs, "lengths": torch.tensor([length])})["token"].double()
             for position, target in enumerate(batch.targets["token"][row].tolist()):
                 if target != IGNORE_INDEX:
-                    assert int(inputs["tokens"][position]) == masked_lm.mask
+                    assert int(inputs["tokens"][position]) == masked_lm.mask_id
                     log_probs.append(float(torch.log_softmax(logits[position], 0)[target]))
                     correct.append(int(logits[position].argmax()) == target)
                     target_counts[target] += 1
@@ -116,7 +116,7 @@ def test_evaluation_totals_equal_those_of_each_row_alone(folder: Path, tokenizer
         prepare_text(folder, small_text(120), tokenizer).all_documents(),
     )
     objective = spec.objective(tokenizer)
-    masking = replace(objective, units=SingleTokens(), masked=1.0, random=0.0)
+    masking = replace(objective, units=SingleTokens(), mask_fraction=1.0, random_fraction=0.0)
     log_probs, correct, target_counts = reference_totals(masked_lm, masking, subset)
     evaluation = evaluate(masked_lm, tokenizer, spec, subset)
     assert evaluation.num_masked == len(log_probs)

@@ -16,7 +16,7 @@ from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import ForebearError, InputError
 from forebear.inference.prompting import score_options
 from forebear.inference.score import score_texts
-from forebear.nn.masked_token_predictor import MaskedLM
+from forebear.nn.masked_token_predictor import MaskedTokenPredictor
 from small_runs import open_small_run
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -69,12 +69,12 @@ def test_choice_log_prob_is_whole_text_minus_prompt(tokenizer: Tokenizer):
 
 
 @torch.inference_mode()
-def masked_log_prob(masked_lm: MaskedLM, ids: list[int], first: int, last: int) -> float:
+def masked_log_prob(masked_lm: MaskedTokenPredictor, ids: list[int], first: int, last: int) -> float:
     """log P of the tokens from first to last, each with itself and the later ones masked, by a direct call."""
     total = 0.0
     for position in range(first, last):
-        row = [masked_lm.start, *ids, masked_lm.end]
-        row[position + 1 : last + 1] = [masked_lm.mask] * (last - position)
+        row = [masked_lm.start_id, *ids, masked_lm.end_id]
+        row[position + 1 : last + 1] = [masked_lm.mask_id] * (last - position)
         logits = masked_lm.model.logits({"tokens": torch.tensor(row), "lengths": torch.tensor([len(row)])})["token"]
         total += float(torch.log_softmax(logits.double(), -1)[position + 1, ids[position]])
     return total

@@ -29,12 +29,12 @@ def test_batched_prompts_give_the_samples_of_each_alone(tokenizer, options):
 @pytest.mark.parametrize("kind", ["bytepair", "words"])
 def test_batched_prompts_of_gpt2_give_the_samples_of_each_alone(tokenizers, kind):
     from forebear.models.gpt2 import GPT2Spec
-    from forebear.nn.next_token_predictors import TransformerCausalLM
+    from forebear.nn.next_token_predictors import TransformerPredictor
 
     tokenizer = tokenizers[kind]
     model = GPT2Spec(width=32, depth=2, heads=2, context=24).build(tokenizer)
     model.initialize(seed=5)
-    predictor = TransformerCausalLM(model)
+    predictor = TransformerPredictor(model)
     settings = {"length": 40, "samples": 2, "temperature": 1.5}
     together = sample_texts(predictor, tokenizer, PROMPTS, **settings)
     alone = [sample_texts(predictor, tokenizer, prompt, batch=1, **settings) for prompt in PROMPTS]

@@ -87,7 +87,7 @@ def test_one_beam_is_greedy_and_scored_as_by_teacher_forcing(run: Run):
     ids = np.append(tokenizers.target.encode(translation.text).ids, end).astype(np.int64)
     (scored,) = run.translator.score([source], [ids], end)
     assert translation.hypotheses[0].log_prob == pytest.approx(float(scored.sum()), abs=1e-3)
-    decoder = run.translator.begin([source], end, 16)
+    decoder = run.translator.start_decoding([source], end, 16)
     for token in ids.tolist():
         assert int(decoder.next_logits()[0].argmax()) == token
         decoder.append(np.array([token]))

@@ -27,9 +27,9 @@ def encoder_of(*, norm="post", sees="all", placing="learned", shared=False, segm
     return encoder.eval()
 
 
-def layer(heads: int, *, past_only: bool = False) -> SelfAttention:
+def layer(heads: int, *, is_causal: bool = False) -> SelfAttention:
     """Attention of width 24 with large weights and biases."""
-    attention = SelfAttention(24, heads, past_only=past_only)
+    attention = SelfAttention(24, heads, is_causal=is_causal)
     values = initial_values(attention, 2)
     torch.manual_seed(0)
     attention.load_state_dict(
@@ -38,14 +38,14 @@ def layer(heads: int, *, past_only: bool = False) -> SelfAttention:
     return attention.eval()
 
 
-@pytest.mark.parametrize("past_only", [False, True])
+@pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("lengths", [(4,), (5, 5, 5), (1, 7, 7, 3)])
-def test_attend_equals_its_reference_implementation(lengths, past_only):
+def test_attend_equals_its_reference_implementation(lengths, is_causal):
     torch.manual_seed(0)
     query_key_value, output_gradient = torch.randn(sum(lengths), 72), torch.randn(sum(lengths), 24)
     leaves = [query_key_value.clone().requires_grad_() for _ in range(2)]
-    fast = attend(leaves[0], lengths, 4, past_only=past_only)
-    reference, maps = attend_reference(leaves[1], lengths, 4, past_only=past_only)
+    fast = attend(leaves[0], lengths, 4, is_causal=is_causal)
+    reference, maps = attend_reference(leaves[1], lengths, 4, is_causal=is_causal)
     torch.testing.assert_close(reference, fast, rtol=1e-5, atol=1e-6)
     for output in (fast, reference):
         output.backward(output_gradient)
@@ -94,7 +94,7 @@ def test_multi_head_attention_is_concatenated_single_heads_times_output():
 def test_unmasked_self_attention_is_permutation_equivariant():
     x = torch.randn(9, 24, generator=torch.Generator().manual_seed(1))
     order = torch.from_numpy(np.random.default_rng(2).permutation(9))
-    unmasked, causal = layer(4), layer(4, past_only=True)
+    unmasked, causal = layer(4), layer(4, is_causal=True)
     torch.testing.assert_close(unmasked(x[order], (9,)), unmasked(x, (9,))[order], rtol=1e-5, atol=1e-5)
     (before,), (after,) = unmasked.attention_weights(x, (9,)), unmasked.attention_weights(x[order], (9,))
     torch.testing.assert_close(after, before[:, order][:, :, order], rtol=1e-5, atol=1e-6)

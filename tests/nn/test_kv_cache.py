@@ -14,7 +14,7 @@ from forebear.nn import encode_rows, kv_cache, softmax, weight_packing
 from forebear.nn.heads import LMHead
 from forebear.nn.kv_cache import IncrementalDecoder, context_start, long_text_windows
 from forebear.nn.layers import DeferredLinear
-from forebear.nn.next_token_predictors import TransformerCausalLM
+from forebear.nn.next_token_predictors import TransformerPredictor
 
 CONTEXT = 24
 
@@ -35,7 +35,7 @@ LOOSE_ATOL = 1e-4  # processors with AMX differ by 5e-5 to 6e-5 in one of 212 sc
 
 def check_decoding(model, rows: list[np.ndarray], steps: int, room: int, drop: dict[int, list[int]], atol=5e-5) -> None:
     """Decodes greedily; the logits of every step must equal the reference."""
-    decoding = TransformerCausalLM(model).start_decoding(rows, room)
+    decoding = TransformerPredictor(model).start_decoding(rows, room)
     texts = [row.tolist() for row in rows]
     for step in range(steps):
         scores = decoding.next_logits()
@@ -79,12 +79,12 @@ class Halved(LMHead):
 def test_decoding_calls_overridden_layers_and_heads(count):
     """Such layers, like the quantized ones, are called instead of copied."""
     model = decoder_model()
-    before = TransformerCausalLM(model).start_decoding(rows_of(*range(4, 4 + count)), 4).next_logits()
+    before = TransformerPredictor(model).start_decoding(rows_of(*range(4, 4 + count)), 4).next_logits()
     for block in model.encoder.blocks:
         block.attention.query_key_value.__class__ = block.contract.__class__ = Doubled
     model.heads["next"].__class__ = Halved
     check_decoding(model, rows_of(*range(4, 4 + count)), 4, 4, {})
-    decoding = TransformerCausalLM(model).start_decoding(rows_of(*range(4, 4 + count)), 4)
+    decoding = TransformerPredictor(model).start_decoding(rows_of(*range(4, 4 + count)), 4)
     assert abs(decoding.next_logits() - before).max() > 0.1
 
 
@@ -117,7 +117,7 @@ def test_decoding_with_sequences_repeated_reordered_and_dropped_at_every_step(le
 
 
 def test_cache_select_copies_only_differing_positions(monkeypatch):
-    decoding = TransformerCausalLM(decoder_model()).start_decoding(rows_of(9), 8)
+    decoding = TransformerPredictor(decoder_model()).start_decoding(rows_of(9), 8)
     decoding.select(np.array([0, 0, 0]))
     decoding.append(np.array([1, 2, 1]))
     decoding.next_logits()
@@ -138,7 +138,7 @@ def test_decoding_more_steps_than_reserved():
 
 def test_append_two_tokens_and_select_no_sequence():
     model, (row,) = decoder_model(), rows_of(6)
-    decoding = TransformerCausalLM(model).start_decoding([row], 4)
+    decoding = TransformerPredictor(model).start_decoding([row], 4)
     decoding.append(np.array([3]))
     decoding.append(np.array([8]))
     np.testing.assert_allclose(decoding.next_logits()[0], read_whole(model, [*row.tolist(), 3, 8]), atol=5e-5)
@@ -203,7 +203,7 @@ def test_long_text_windows_predict_each_token_once_with_half_a_context(length, c
 def test_score_equals_next_token_log_probs_of_every_prefix(monkeypatch):
     monkeypatch.setattr(encode_rows, "BATCH_TOKENS", 40)
     model, rows = decoder_model(context=CONTEXT), rows_of(9, 1, 24, 25, 26, 70, 9)
-    for row, scores in zip(rows, TransformerCausalLM(model).score(rows), strict=True):
+    for row, scores in zip(rows, TransformerPredictor(model).score(rows), strict=True):
         expected = [
             log_softmax(read_whole(model, row[:position].tolist()))[row[position]] for position in range(1, len(row))
         ]
@@ -214,7 +214,7 @@ def test_next_log_probs_sum_to_one(monkeypatch):
     monkeypatch.setattr(softmax, "MIN_ROWS", 1)
     monkeypatch.setattr(softmax, "MAX_SCORES", 3 * VOCABULARY)
     model, rows = decoder_model(context=CONTEXT), rows_of(9, 1, 24, 70)
-    log_probs = TransformerCausalLM(model).next_log_probs(rows)
+    log_probs = TransformerPredictor(model).next_log_probs(rows)
     np.testing.assert_allclose(np.exp(log_probs.astype(np.float64)).sum(1), 1, atol=1e-5)
     np.testing.assert_allclose(log_probs, [log_softmax(read_whole(model, row.tolist())) for row in rows], atol=5e-5)
 
@@ -223,4 +223,4 @@ def test_model_without_next_token_head_is_refused():
     model = decoder_model()
     model.heads["token"] = model.heads.pop("next")
     with pytest.raises(ForebearError, match="does not predict the next token"):
-        TransformerCausalLM(model)
+        TransformerPredictor(model)

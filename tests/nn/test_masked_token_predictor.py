@@ -14,7 +14,7 @@ from forebear.errors import ForebearError
 from forebear.nn import encode_rows, masked_token_predictor
 from forebear.nn.embedding import InputEmbedding
 from forebear.nn.heads import LMHead, PoolerHead
-from forebear.nn.masked_token_predictor import MaskedLM
+from forebear.nn.masked_token_predictor import MaskedTokenPredictor
 from forebear.nn.model import Model
 from forebear.nn.transformer import Transformer
 
@@ -70,8 +70,8 @@ def model(request: pytest.FixtureRequest) -> Model:
 
 
 @pytest.fixture(scope="module")
-def predictor(model: Model) -> MaskedLM:
-    return MaskedLM(model, start=START, end=END, mask=MASK)
+def predictor(model: Model) -> MaskedTokenPredictor:
+    return MaskedTokenPredictor(model, start_id=START, end_id=END, mask_id=MASK)
 
 
 @torch.inference_mode()
@@ -108,7 +108,7 @@ def centered_windows(length: int, first: int, last: int) -> list[int]:
 # -- fill
 
 
-def test_mask_log_probs_of_one_mask_equal_head_softmax(model: Model, predictor: MaskedLM):
+def test_mask_log_probs_of_one_mask_equal_head_softmax(model: Model, predictor: MaskedTokenPredictor):
     for length in range(1, ROOM + 1):
         row = random_texts(length, seed=length)[0]
         for position in range(length):
@@ -120,7 +120,7 @@ def test_mask_log_probs_of_one_mask_equal_head_softmax(model: Model, predictor: 
             )
 
 
-def test_mask_log_probs_of_several_masks_in_several_texts(model: Model, predictor: MaskedLM):
+def test_mask_log_probs_of_several_masks_in_several_texts(model: Model, predictor: MaskedTokenPredictor):
     """All masks of a text are masked at once; texts are independent."""
     rows = [
         mask_positions(row, *positions)
@@ -134,7 +134,7 @@ def test_mask_log_probs_of_several_masks_in_several_texts(model: Model, predicto
             assert mask_row == pytest.approx(reference_log_probs(model, row, position), abs=2e-5)
 
 
-def test_mask_log_probs_of_masks_only(model: Model, predictor: MaskedLM):
+def test_mask_log_probs_of_masks_only(model: Model, predictor: MaskedTokenPredictor):
     row = [MASK] * ROOM
     for position, log_probs in enumerate(predictor.mask_log_probs([np.array(row)])[0]):
         assert log_probs == pytest.approx(reference_log_probs(model, row, position), abs=2e-5)
@@ -150,7 +150,7 @@ def test_long_text_window_is_centered_on_its_masks(length: int, data: st.DataObj
     first = data.draw(st.integers(0, length - 1))
     last = data.draw(st.integers(first, min(length - 1, first + ROOM - 1)))
     row = mask_positions(random_texts(length, seed=length)[0], first, last)
-    log_probs = MaskedLM(model, start=START, end=END, mask=MASK).mask_log_probs([np.array(row)])[0]
+    log_probs = MaskedTokenPredictor(model, start_id=START, end_id=END, mask_id=MASK).mask_log_probs([np.array(row)])[0]
     for position, mask_log_probs in zip(sorted({first, last}), log_probs, strict=True):
         expected = [
             reference_log_probs(model, row[start : start + ROOM], position - start)
@@ -160,7 +160,9 @@ def test_long_text_window_is_centered_on_its_masks(length: int, data: st.DataObj
 
 
 @pytest.mark.parametrize("positions", [(0, 17, 34), (3, 3 + ROOM), (0, ROOM, 2 * ROOM)])
-def test_masks_too_far_apart_are_predicted_in_separate_windows(predictor: MaskedLM, positions: tuple[int, ...]):
+def test_masks_too_far_apart_are_predicted_in_separate_windows(
+    predictor: MaskedTokenPredictor, positions: tuple[int, ...]
+):
     """In text order, each from its own window."""
     row = mask_positions(random_texts(35)[0], *positions)
     log_probs = predictor.mask_log_probs([np.array(row)])[0]
@@ -190,7 +192,7 @@ def brute_force(model: Model, text: list[int]) -> list[list[float]]:
 
 @pytest.mark.parametrize("at_once", [1, 40, 4096])
 def test_pseudo_log_likelihood_masks_each_token_alone(
-    model: Model, predictor: MaskedLM, at_once: int, monkeypatch: pytest.MonkeyPatch
+    model: Model, predictor: MaskedTokenPredictor, at_once: int, monkeypatch: pytest.MonkeyPatch
 ):
     """For any batch size: short texts, a single token, one that just fits and longer ones."""
     monkeypatch.setattr(encode_rows, "BATCH_TOKENS", at_once)
@@ -203,14 +205,14 @@ def test_pseudo_log_likelihood_masks_each_token_alone(
             assert min(abs(score - candidate) for candidate in expected) < 5e-5
 
 
-def test_masked_lm_score_ignores_the_start_token(predictor: MaskedLM):
+def test_masked_lm_score_ignores_the_start_token(predictor: MaskedTokenPredictor):
     text = random_texts(6)[0]
     with_end, with_start = predictor.score([np.array([END, *text]), np.array([START, *text])])
     assert np.array_equal(with_end, with_start)
     assert [len(scores) for scores in predictor.score([np.array([END]), np.array([END, 7])])] == [0, 1]
 
 
-def test_masked_lm_leaves_input_unchanged(predictor: MaskedLM):
+def test_masked_lm_leaves_input_unchanged(predictor: MaskedTokenPredictor):
     row = np.array([END, *random_texts(20)[0]])
     before = row.copy()
     predictor.score([row])
@@ -245,7 +247,7 @@ def test_evaluate_batch_gives_token_log_probs_and_accuracies():
         ]
     token = torch.log_softmax(torch.cat([row_logits["token"] for row_logits in logits]).double(), -1).numpy()
     pair = torch.cat([row_logits["pair"] for row_logits in logits]).argmax(1).numpy()
-    predictor = MaskedLM(model, start=START, end=END, mask=MASK)
+    predictor = MaskedTokenPredictor(model, start_id=START, end_id=END, mask_id=MASK)
     best = token.argmax(1)
     for labels in (targets, np.where(targets >= 0, best, -1)):
         for pairs in (pair, 1 - pair, np.array([-1, pair[1]]), np.array([-1, -1])):
@@ -260,7 +262,7 @@ def test_evaluate_batch_gives_token_log_probs_and_accuracies():
 
 def test_evaluate_batch_without_supervised_positions():
     inputs = {"tokens": np.array([START, 7, END]), "lengths": np.array([3])}
-    results = MaskedLM(encoder_model(), start=START, end=END, mask=MASK).evaluate_batch(
+    results = MaskedTokenPredictor(encoder_model(), start_id=START, end_id=END, mask_id=MASK).evaluate_batch(
         inputs, {"token": np.full(3, -1)}
     )
     assert len(results["token"]) == len(results["right"]) == 0
@@ -268,5 +270,5 @@ def test_evaluate_batch_without_supervised_positions():
 
 def test_masked_lm_refuses_model_without_mlm_head():
     with pytest.raises(ForebearError, match="hidden tokens") as caught:
-        MaskedLM(decoder_model(), start=START, end=END, mask=MASK)
+        MaskedTokenPredictor(decoder_model(), start_id=START, end_id=END, mask_id=MASK)
     assert caught.value.hint

@@ -14,7 +14,7 @@ from torch import nn
 
 from forebear.errors import InputError
 from forebear.nn.model import Model
-from forebear.nn.next_token_predictors import WindowCausalLM, causal_lm_for
+from forebear.nn.next_token_predictors import WindowPredictor, next_token_predictor_for
 from forebear.nn.nnlm import NNLMEncoder, NNLMHead, WordEmbedding
 from forebear.nn.softmax import AdaptiveSoftmax
 
@@ -70,7 +70,7 @@ def test_nnlm_log_probs_match_formula_by_hand(direct: bool):
         y = [hidden, 2 * hidden + 0.1, 0.2, -hidden + 0.3]
         y = [logit + direct_logit for logit, direct_logit in zip(y, direct_part, strict=True)] if direct else y
         total = sum(math.exp(logit) for logit in y)
-        log_probs = causal_lm_for(model).next_log_probs([np.array(row)])[0]
+        log_probs = next_token_predictor_for(model).next_log_probs([np.array(row)])[0]
         assert log_probs == pytest.approx([logit - math.log(total) for logit in y], abs=1e-6)
 
 
@@ -112,7 +112,7 @@ def reference_window(row: list[int], window: int) -> list[int]:
 @pytest.mark.parametrize("window", [1, 2, 4])
 def test_nnlm_scores_equal_plain_torch(window: int, direct: bool):
     model = network(window=window, direct=direct)
-    plain, predictor = plain_nnlm(model, window, direct=direct), causal_lm_for(model)
+    plain, predictor = plain_nnlm(model, window, direct=direct), next_token_predictor_for(model)
     rows = [np.append([END], row) for row in rows_of(9, 1, 4, vocabulary=VOCABULARY)]
     rows[0][5] = END  # another document starts here
     for row, actual in zip(rows, predictor.score(rows), strict=True):
@@ -143,8 +143,8 @@ def test_nnlm_windows_hold_last_words_of_the_document(rows: list[list[int]], win
 def test_nnlm_decoding_equals_full_forward(direct: bool, borders: tuple[int, ...]):
     """Token by token, with sequences dropped, repeated and reordered, and across an end token."""
     model = network(direct=direct, borders=borders)
-    predictor = causal_lm_for(model)
-    assert isinstance(predictor, WindowCausalLM)
+    predictor = next_token_predictor_for(model)
+    assert isinstance(predictor, WindowPredictor)
     rows = [np.append([END], row) for row in rows_of(1, 6, 2, vocabulary=VOCABULARY)]
     decoding, rng = predictor.start_decoding(rows, 9), np.random.default_rng(0)
     for step in range(9):
@@ -162,7 +162,7 @@ def test_nnlm_decoding_equals_full_forward(direct: bool, borders: tuple[int, ...
 
 def test_nnlm_scores_and_next_log_probs_agree():
     for borders in ((), (4, 9)):
-        predictor = causal_lm_for(network(borders=borders))
+        predictor = next_token_predictor_for(network(borders=borders))
         rows = [np.append([END], row) for row in rows_of(7, 3, 12, vocabulary=VOCABULARY)]
         for row, scores in zip(rows, predictor.score(rows), strict=True):
             tables = predictor.next_log_probs([row[:length] for length in range(1, len(row))])
@@ -230,4 +230,4 @@ def test_nnlm_first_layer_is_the_word_embedding():
 def test_window_causal_lm_refuses_model_without_head():
     model = network()
     with pytest.raises(InputError, match="does not predict the next token"):
-        WindowCausalLM(Model(model.encoder, {}))
+        WindowPredictor(Model(model.encoder, {}))

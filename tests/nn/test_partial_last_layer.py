@@ -56,7 +56,7 @@ def test_partial_last_layer_gives_losses_and_gradients_of_full_layer(
     is_partial = []
     monkeypatch.setattr(model.encoder, "forward", _recording_forward(model.encoder.forward, is_partial))
     partial = losses_and_gradients(model, inputs, targets)
-    monkeypatch.setattr(models, "MAX_PARTIAL_SHARE", 0.0)
+    monkeypatch.setattr(models, "MAX_PARTIAL_FRACTION", 0.0)
     full = losses_and_gradients(model, inputs, targets)
     assert is_partial == [True, False]
     for loss in partial[0]:

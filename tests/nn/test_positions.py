@@ -15,7 +15,7 @@ from forebear.nn.embedding import InputEmbedding, position_ids, sinusoid_table
 from forebear.nn.heads import LMHead
 from forebear.nn.layers import embedding_lookup
 from forebear.nn.model import Model
-from forebear.nn.next_token_predictors import TransformerCausalLM
+from forebear.nn.next_token_predictors import TransformerPredictor
 from forebear.nn.transformer import Transformer
 
 
@@ -108,7 +108,7 @@ def test_maximum_length_and_decoding_hold_for_each_position_embedding(placing):
     assert model.encoder.max_length == 24
     with pytest.raises(InputError, match="longer than the context of 24"):
         model.logits(inputs(rows_of(25)))
-    decoding = TransformerCausalLM(model).start_decoding(rows, 3)
+    decoding = TransformerPredictor(model).start_decoding(rows, 3)
     for _ in range(3):
         scores = decoding.next_logits()
         expected = [model.logits(inputs([row]))["next"][-1].detach().numpy() for row in rows]

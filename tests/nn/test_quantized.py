@@ -19,7 +19,7 @@ from forebear.models.bert import BertSpec
 from forebear.models.gpt2 import GPT2Spec
 from forebear.nn import quantized
 from forebear.nn.encode_rows import pooled_vectors
-from forebear.nn.next_token_predictors import TransformerCausalLM
+from forebear.nn.next_token_predictors import TransformerPredictor
 from forebear.nn.quantized import (
     QuantizedEmbedding,
     QuantizedLinear,
@@ -167,7 +167,7 @@ def test_quantized_encoder_vectors_are_close_to_float():
 
 def test_quantized_decoder_decoding_equals_its_scores():
     floats, quantized_model = float_and_quantized(GPT2Spec(width=64, depth=2, heads=4, context=32))
-    predictor, rng = TransformerCausalLM(quantized_model), np.random.default_rng(0)
+    predictor, rng = TransformerPredictor(quantized_model), np.random.default_rng(0)
     rows = [rng.integers(4, 50, length) for length in (4, 9, 2)]
     decoding = predictor.start_decoding(rows, 4)
     logits = torch.from_numpy(decoding.next_logits())
@@ -176,7 +176,7 @@ def test_quantized_decoder_decoding_equals_its_scores():
     longer = [np.append(row, token) for row, token in zip(rows, (5, 6, 7), strict=True)]
     log_probs = torch.log_softmax(torch.from_numpy(decoding.next_logits()), 1).numpy()
     np.testing.assert_allclose(log_probs, predictor.next_log_probs(longer), atol=1e-4)
-    exact = np.concatenate(TransformerCausalLM(floats).score(longer))
+    exact = np.concatenate(TransformerPredictor(floats).score(longer))
     assert np.abs(np.concatenate(predictor.score(longer)) - exact).max() < 0.1
 
 

@@ -16,7 +16,7 @@ from forebear.errors import InputError
 from forebear.nn import encode_rows, next_token_predictors
 from forebear.nn.heads import LMHead
 from forebear.nn.model import Model
-from forebear.nn.next_token_predictors import RecurrentCausalLM
+from forebear.nn.next_token_predictors import RecurrentPredictor
 from forebear.nn.nnlm import WordEmbedding
 from forebear.nn.quantized import quantized_copy
 from forebear.nn.recurrent import CELLS, BiLMEncoder, LSTMLayer, RecurrentEncoder, RecurrentStack
@@ -56,7 +56,7 @@ def reference_log_probs(model: Model, row: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("kind", KINDS)
 def test_score_equals_next_log_probs_of_every_prefix(kind: str):
     model = model_of(kind)
-    predictor = RecurrentCausalLM(model)
+    predictor = RecurrentPredictor(model)
     rows = rows_of(5, 9, 1, 2, 9)
     scores = predictor.score(rows)
     for row, row_scores in zip(rows, scores, strict=True):
@@ -73,7 +73,7 @@ def test_score_equals_next_log_probs_of_every_prefix(kind: str):
 def test_score_of_ten_thousand_tokens_and_of_one_token():
     """The state is carried between chunks, and nothing is truncated."""
     model = model_of("lstm")
-    predictor = RecurrentCausalLM(model)
+    predictor = RecurrentPredictor(model)
     long, single = rows_of(10_000, 1)
     (scores, no_scores), table = predictor.score([long, single]), reference_log_probs(model, long)
     assert len(no_scores) == 0
@@ -85,7 +85,7 @@ def test_score_of_ten_thousand_tokens_and_of_one_token():
 @settings(max_examples=25)
 @given(lengths=st.lists(st.integers(1, 40), min_size=1, max_size=7), at_once=st.sampled_from([1, 7, 30, 2048]))
 def test_recurrent_scores_are_independent_of_batching(lengths: list[int], at_once: int):
-    predictor, rows = RecurrentCausalLM(model_of("lstm")), rows_of(*lengths)
+    predictor, rows = RecurrentPredictor(model_of("lstm")), rows_of(*lengths)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(encode_rows, "BATCH_TOKENS", at_once)
         patch.setattr(next_token_predictors, "BATCH_TOKENS", at_once)
@@ -102,7 +102,7 @@ def test_recurrent_scores_are_independent_of_batching(lengths: list[int], at_onc
 @pytest.mark.parametrize("kind", KINDS)
 def test_recurrent_decoding_with_sequences_repeated_and_dropped(kind: str, small: bool):
     model = quantized_copy(model_of(kind)) if small else model_of(kind)
-    predictor = RecurrentCausalLM(model)
+    predictor = RecurrentPredictor(model)
     rows = rows_of(5, 1, 12, 5)
     decoding = predictor.start_decoding(rows, 6)
     texts = [row.tolist() for row in rows]
@@ -128,7 +128,7 @@ def test_elmo_next_token_scores_do_not_depend_on_later_tokens():
     (row,) = rows_of(9)
     other = row.copy()
     other[-1] = (row[-1] + 1) % VOCABULARY
-    scores, changed_scores = (RecurrentCausalLM(model).score([ids])[0] for ids in (row, other))
+    scores, changed_scores = (RecurrentPredictor(model).score([ids])[0] for ids in (row, other))
     np.testing.assert_array_equal(scores[:-1], changed_scores[:-1])
     assert scores[-1] != changed_scores[-1]
 
@@ -137,7 +137,7 @@ def test_elmo_scores_start_with_its_border_token():
     """Text starts with ELMo's start border instead of the end token; other first tokens are read as they are."""
     model = model_of("both ways")
     model.encoder.boundary_ids = (3, 7)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
-    predictor, text_ids = RecurrentCausalLM(model), [5, 7, 9]
+    predictor, text_ids = RecurrentPredictor(model), [5, 7, 9]
     with_border, with_other_token = np.array([7, *text_ids]), np.array([8, *text_ids])
     for row, ids_read in ((with_border, np.array([3, *text_ids])), (with_other_token, with_other_token)):
         table = reference_log_probs(model, ids_read)
@@ -149,7 +149,7 @@ def test_elmo_scores_start_with_its_border_token():
 def test_recurrent_causal_lm_scores_without_dropout():
     model = model_of("lstm").train()
     rows = rows_of(6, 3)
-    first, second = (RecurrentCausalLM(model).score(rows) for _ in range(2))
+    first, second = (RecurrentPredictor(model).score(rows) for _ in range(2))
     for row_scores, expected in zip(first, second, strict=True):
         np.testing.assert_array_equal(row_scores, expected)
 
@@ -158,4 +158,4 @@ def test_recurrent_model_without_next_token_head_is_refused():
     words = WordEmbedding(VOCABULARY, WIDTH)
     encoder = RecurrentEncoder(words, RecurrentStack([LSTMLayer(WIDTH, WIDTH)]))
     with pytest.raises(InputError, match="does not predict the next token"):
-        RecurrentCausalLM(Model(encoder, {"label": SoftmaxHead(AdaptiveSoftmax(WIDTH, 3))}))
+        RecurrentPredictor(Model(encoder, {"label": SoftmaxHead(AdaptiveSoftmax(WIDTH, 3))}))

@@ -192,7 +192,7 @@ def test_seq2seq_decoding_equals_scores_of_full_sequences(look: str, small: bool
     assert isinstance(translator, RecurrentSeq2Seq)
     sources, targets = rows_of(7, 3, 12, 3), rows_of(6, 6, 6, 6, seed=1)
     source_rows, target_ids = np.arange(4), np.array(targets)
-    decoding = translator.begin(sources, START, 6)
+    decoding = translator.start_decoding(sources, START, 6)
     for position, selected in enumerate([[0, 1, 2, 3], [3, 1, 1, 0, 2, 2], [5, 0, 3, 3], [2, 1], [1], [0]]):
         log_probs = torch.from_numpy(decoding.next_logits()).log_softmax(1)
         expected = translator.score(
@@ -226,7 +226,9 @@ def test_full_beam_search_equals_enumeration_and_one_beam_is_greedy(look: str):
     translator = RecurrentSeq2Seq(model)
     sources = rows_of(5, 2, 7, vocabulary=4)
     beams, lengths = 4**4, [4, 4, 4]
-    results = beam_search(translator.begin(sources, START, 4), 3, end_id=START, beams=beams, best=20, lengths=lengths)
+    results = beam_search(
+        translator.start_decoding(sources, START, 4), 3, end_id=START, beams=beams, best=20, lengths=lengths
+    )
     for source, hypotheses in zip(sources, results, strict=True):
         expected = enumerate_hypotheses(translator, source, 4, 4)[:20]
         assert [(hypothesis.ids, hypothesis.is_finished) for hypothesis in hypotheses] == [
@@ -235,7 +237,7 @@ def test_full_beam_search_equals_enumeration_and_one_beam_is_greedy(look: str):
         np.testing.assert_allclose(
             [hypothesis.score for hypothesis in hypotheses], [hypothesis.score for hypothesis in expected], atol=1e-4
         )
-    greedy = beam_search(translator.begin(sources, START, 8), 3, end_id=START, beams=1, lengths=[8, 8, 8])
+    greedy = beam_search(translator.start_decoding(sources, START, 8), 3, end_id=START, beams=1, lengths=[8, 8, 8])
     for source, (hypothesis,) in zip(sources, greedy, strict=True):
         row: list[int] = []
         while len(row) < 8 and (not row or row[-1] != START):

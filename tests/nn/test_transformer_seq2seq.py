@@ -30,7 +30,7 @@ def teacher_forced_logits(model, source: np.ndarray, target_ids: list[int]) -> n
 def test_seq2seq_decoding_equals_teacher_forcing(lengths, norm, data):
     model = encoder_decoder(norm, joint=False)
     sources = rows_of(*lengths, seed=len(lengths))
-    decoding = TransformerSeq2Seq(model).begin(sources, START, 8)
+    decoding = TransformerSeq2Seq(model).start_decoding(sources, START, 8)
     rows: list[tuple[int, list[int]]] = [(number, []) for number in range(len(sources))]
     for _ in range(data.draw(st.integers(1, 5))):
         batch_logits = decoding.next_logits()
@@ -47,7 +47,7 @@ def test_seq2seq_decoding_equals_teacher_forcing(lengths, norm, data):
 
 def check_decoding(model, sources: list[np.ndarray], steps: list[tuple[list[int], list[int]]]) -> None:
     """Selects and extends sequences step by step; all logits must equal teacher forcing."""
-    decoding = TransformerSeq2Seq(model).begin(sources, START, 8)
+    decoding = TransformerSeq2Seq(model).start_decoding(sources, START, 8)
     rows: list[tuple[int, list[int]]] = [(number, []) for number in range(len(sources))]
     for selected, ids in steps:
         decoding.next_logits()
@@ -76,7 +76,7 @@ def test_seq2seq_decoding_with_sources_dropped_and_repeated():
 
 def test_translation_may_fill_the_maximum_length_and_no_more():
     model, sources = encoder_decoder("pre", joint=True), rows_of(5, 2)
-    decoding = TransformerSeq2Seq(model).begin(sources, START, 3)  # decodes more steps than reserved
+    decoding = TransformerSeq2Seq(model).start_decoding(sources, START, 3)  # decodes more steps than reserved
     targets = rows_of(CONTEXT - 1, CONTEXT - 1, seed=9)
     for ids in np.stack(targets, 1):
         decoding.next_logits()
@@ -90,7 +90,7 @@ def test_translation_may_fill_the_maximum_length_and_no_more():
 
 def test_seq2seq_append_two_tokens_and_select_no_sequence():
     model, sources = encoder_decoder("post", joint=False), rows_of(5)
-    decoding = TransformerSeq2Seq(model).begin(sources, START, 4)
+    decoding = TransformerSeq2Seq(model).start_decoding(sources, START, 4)
     decoding.append(np.array([8]))
     decoding.append(np.array([2]))
     np.testing.assert_allclose(

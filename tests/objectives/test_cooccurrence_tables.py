@@ -22,7 +22,7 @@ from forebear.objectives.cooccurrence import CooccurrenceTable, count_cooccurren
 from small_subsets import DocumentIds, random_documents, subset_of
 
 WORDS = 7  # ids; 0 is never counted
-SETTINGS: dict[str, Any] = {"vocabulary": WORDS, "window": 2, "unit": "document", "blocked_ids": frozenset({0})}
+SETTINGS: dict[str, Any] = {"vocab_size": WORDS, "window": 2, "unit": "document", "ignored_ids": frozenset({0})}
 sentences = st.lists(st.integers(0, WORDS - 1), min_size=1, max_size=8)
 texts = st.lists(st.lists(sentences, min_size=1, max_size=3), min_size=1, max_size=5)
 
@@ -51,12 +51,12 @@ def dense(table: CooccurrenceTable, words: int = WORDS) -> np.ndarray:
 def test_cooccurrence_counts_equal_reference_counts(text: DocumentIds, window: int, unit: str, piece: int):
     never, tables = frozenset({0}), []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cooccurrence, "BAND_ROWS", 2)
+        patch.setattr(cooccurrence, "TILE_SIZE", 2)
         for size in (cooccurrence.CHUNK_TOKENS, piece):  # in one chunk, and in many
             patch.setattr(cooccurrence, "CHUNK_TOKENS", size)
             source = subset_of(text, key=f"{size}")
             tables.append(
-                count_cooccurrences(source, vocabulary=WORDS, window=window, unit=unit, blocked_ids=never, max_memory=0)
+                count_cooccurrences(source, vocab_size=WORDS, window=window, unit=unit, ignored_ids=never, max_memory=0)
             )
     assert np.allclose(
         dense(tables[0]), reference_counts(text, window, unit, never), rtol=1e-4 if window > 16 else 1e-6
@@ -78,19 +78,19 @@ def test_cooccurrence_counts_with_little_memory_are_bit_identical(monkeypatch: p
         monkeypatch.setattr(cooccurrence, "CHUNK_TOKENS", piece)
         monkeypatch.setattr(cooccurrence, "BUFFER_ENTRIES", 300)
         tables.append(
-            count_cooccurrences(subset_of(text, key), vocabulary=200, window=5, unit="document", max_memory=0)
+            count_cooccurrences(subset_of(text, key), vocab_size=200, window=5, unit="document", max_memory=0)
         )
         assert (len(merges) > 10) == (key == "in parts")
     for name in cooccurrence.ARRAYS:
         assert np.array_equal(getattr(tables[0], name), getattr(tables[1], name))
-    tiles = tables[0].rows // cooccurrence.BAND_ROWS * 1000 + tables[0].columns // cooccurrence.BAND_ROWS
+    tiles = tables[0].rows // cooccurrence.TILE_SIZE * 1000 + tables[0].columns // cooccurrence.TILE_SIZE
     if longest > 60:
         assert (np.diff(tiles) >= 0).all(), "entries stand in tiles"
 
 
 def test_line_of_a_million_tokens_is_counted_to_its_end():
     text = [[[1, 2] * 500_000 + [3]]]
-    table = dense(count_cooccurrences(subset_of(text, "long"), vocabulary=4, window=1, unit="sentence"), 4)
+    table = dense(count_cooccurrences(subset_of(text, "long"), vocab_size=4, window=1, unit="sentence"), 4)
     assert table[1, 2] == table[2, 1] == 999_999
     assert table[2, 3] == table[3, 2] == 1
 
@@ -113,7 +113,7 @@ def test_cooccurrence_table_is_cached(cooccurrence_cache: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    "other", [{"window": 3}, {"unit": "sentence"}, {"blocked_ids": frozenset({1})}, {"vocabulary": 8}, "fewer units"]
+    "other", [{"window": 3}, {"unit": "sentence"}, {"ignored_ids": frozenset({1})}, {"vocab_size": 8}, "fewer units"]
 )
 def test_other_settings_make_another_cached_table(cooccurrence_cache: Path, other: Any):
     source = subset_of(random_documents(WORDS, 300))
@@ -162,8 +162,8 @@ from small_subsets import random_documents, subset_of
 from forebear.objectives import cooccurrence
 def die(*given): os.kill(os.getpid(), signal.SIGKILL)
 setattr(cooccurrence, sys.argv[2], die)
-cooccurrence.count_cooccurrences(subset_of(random_documents(7, 300)), vocabulary=7, window=2, unit="document",
-    blocked_ids=frozenset({0}))
+cooccurrence.count_cooccurrences(subset_of(random_documents(7, 300)), vocab_size=7, window=2, unit="document",
+    ignored_ids=frozenset({0}))
 """
 
 
@@ -184,11 +184,11 @@ def test_killed_count_starts_again_without_partial_table(cooccurrence_cache: Pat
 
 def test_counting_refuses_ids_beyond_vocabulary_and_invalid_settings():
     with pytest.raises(InputError, match="the id 6"):
-        count_cooccurrences(subset_of([[[1, 6]]]), vocabulary=6, window=2, unit="document")
+        count_cooccurrences(subset_of([[[1, 6]]]), vocab_size=6, window=2, unit="document")
     with pytest.raises(InputError, match="window"):
-        count_cooccurrences(subset_of([[[1, 6]]]), vocabulary=7, window=0, unit="document")
+        count_cooccurrences(subset_of([[[1, 6]]]), vocab_size=7, window=0, unit="document")
     with pytest.raises(InputError, match="unit"):
-        count_cooccurrences(subset_of([[[1, 6]]]), vocabulary=7, window=1, unit="page")
+        count_cooccurrences(subset_of([[[1, 6]]]), vocab_size=7, window=1, unit="page")
 
 
 def test_text_without_cooccurrences_gives_cached_empty_table(monkeypatch: pytest.MonkeyPatch):

@@ -16,7 +16,7 @@ from small_subsets import random_documents, subset_of
 
 WORDS = 60
 OBJECTIVE = Cooccurrences(
-    vocabulary=WORDS, blocked_ids=frozenset({0}), window=3, text_unit="document", count_cap=4.0, power=0.75
+    vocab_size=WORDS, ignored_ids=frozenset({0}), window=3, text_unit="document", x_max=4.0, alpha=0.75
 )
 
 
@@ -77,7 +77,7 @@ def test_cooccurrence_batch_has_log_counts_and_weights(source: Subset):
     assert (expected_counts < 1).any()
 
 
-def test_cooccurrences_omit_blocked_ids(source: Subset):
+def test_cooccurrences_omit_ignored_ids(source: Subset):
     batch = OBJECTIVE.batch(source, 10**6, BatchKey(0, 0))
     assert batch.inputs["tokens"].min() > 0
     assert batch.inputs["beside"].min() > 0

@@ -23,7 +23,7 @@ WORDS = 300
 @pytest.fixture(scope="module")
 def batches() -> list[Batch]:
     source = subset_of(random_documents(WORDS, 30_000))
-    objective = Cooccurrences(WORDS, frozenset({0}), window=5, text_unit="document", count_cap=10.0, power=0.75)
+    objective = Cooccurrences(WORDS, frozenset({0}), window=5, text_unit="document", x_max=10.0, alpha=0.75)
     with pytest.MonkeyPatch.context() as patch:
         import tempfile
 
@@ -96,7 +96,7 @@ def test_glove_evaluation_fits_scale_and_offset_of_counts(batches: list[Batch]):
 def test_glove_held_out_loss_falls_every_epoch():
     """With only a scale factor fitted, the held-out loss rose and fell randomly and ended above its start."""
     text, epochs = random_documents(WORDS, 20_000), 12
-    objective = Cooccurrences(WORDS, frozenset({0}), window=5, text_unit="document", count_cap=10.0, power=0.75)
+    objective = Cooccurrences(WORDS, frozenset({0}), window=5, text_unit="document", x_max=10.0, alpha=0.75)
     train, held_out_source = subset_of(text[len(text) // 20 :]), subset_of(text[: len(text) // 20])
     learner, held_out, held_out_losses = model(width=50), objective.batch(held_out_source, 1 << 30, BatchKey(0, 0)), []
     steps = objective.steps(train, 8000)
@@ -203,7 +203,7 @@ def test_glove_loss_is_not_finite_for_too_high_learning_rate(batches: list[Batch
 
 def test_glove_trains_on_two_words_and_on_no_entries():
     source: Subset = subset_of([[[1, 1, 1, 2]]])
-    objective = Cooccurrences(3, frozenset({0}), window=1, text_unit="sentence", count_cap=100.0, power=0.75)
+    objective = Cooccurrences(3, frozenset({0}), window=1, text_unit="sentence", x_max=100.0, alpha=0.75)
     glove_model = GloveModel(vocabulary=3, never=[0], width=1)
     glove_model.initialize(0)
     losses = [

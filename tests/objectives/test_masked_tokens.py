@@ -73,7 +73,7 @@ def masking_objective(
 
 def masked_and_original(objective: MaskedTokens, source: Subset, key: BatchKey, size: int = 3000):
     """A batch, the same batch before masking, and its unit boundaries."""
-    batch, original = objective.batch(source, size, key), objective.inner.batch(source, size, key)
+    batch, original = objective.batch(source, size, key), objective.base_objective.batch(source, size, key)
     boundaries = objective.units.unit_boundaries(original, source, key.step, key.rng(2))
     return batch, original, boundaries
 
@@ -134,7 +134,7 @@ def test_special_tokens_in_the_text_are_never_masked(tokenizer: Tokenizer, seed:
         rng.random(total) < 0.5, rng.integers(0, FIRST, total), rng.integers(FIRST, tokenizer.vocab_size, total)
     )
     corpus = corpus_of(documents, ids=ids, words=rng.random(total) < 0.5, tokenizer=tokenizer)
-    objective = masking_objective(UNITS[unit_type], tokenizer.vocab_size, context=30, share=share)
+    objective = masking_objective(UNITS[unit_type], tokenizer.vocab_size, context=30, mask_rate=share)
     batch, original, boundaries = masked_and_original(objective, corpus.all_documents(), BatchKey(seed, 3))
     supervised = batch.targets["token"] != IGNORE_INDEX
     assert not (supervised & ~maskable(original, boundaries)).any()
@@ -171,7 +171,7 @@ def test_sequences_without_maskable_tokens_are_left_unmasked(tokenizer: Tokenize
 @pytest.mark.parametrize("share", [0.15, 0.4])
 def test_mask_rate_counts_only_maskable_tokens(source: Subset, tokenizer: Tokenizer, unit_type: str, share: float):
     """Of each sequence's maskable tokens, within three standard errors over all sequences."""
-    objective = masking_objective(UNITS[unit_type], tokenizer.vocab_size, share=share)
+    objective = masking_objective(UNITS[unit_type], tokenizer.vocab_size, mask_rate=share)
     differences = []
     for step in range(30):
         batch, original, boundaries = masked_and_original(objective, source, BatchKey(1, step))
@@ -241,7 +241,9 @@ def test_single_tokens_are_corrupted_80_10_10(source: Subset, tokenizer: Tokeniz
 
 
 def test_random_replacements_are_uniform_and_never_special(source: Subset, tokenizer: Tokenizer):
-    objective = masking_objective(SingleTokens(), tokenizer.vocab_size, share=0.9, masked=0.0, random=1.0)
+    objective = masking_objective(
+        SingleTokens(), tokenizer.vocab_size, mask_rate=0.9, mask_fraction=0.0, random_fraction=1.0
+    )
     counts = np.zeros(tokenizer.vocab_size)
     for step in range(8):
         batch = objective.batch(source, 3000, BatchKey(3, step))
@@ -256,7 +258,7 @@ def test_random_replacements_are_uniform_and_never_special(source: Subset, token
 
 
 def test_masked_1_0_replaces_all_supervised_tokens_with_mask(source: Subset, tokenizer: Tokenizer):
-    objective = masking_objective(SingleTokens(), tokenizer.vocab_size, masked=1.0, random=0.0)
+    objective = masking_objective(SingleTokens(), tokenizer.vocab_size, mask_fraction=1.0, random_fraction=0.0)
     for step in range(5):
         batch = objective.batch(source, 3000, BatchKey(0, step))
         supervised = batch.targets["token"] != IGNORE_INDEX
@@ -311,10 +313,10 @@ def test_masking_is_dynamic_across_epochs(tokenizer: Tokenizer):
     assert len(target_patterns) > 45
 
 
-def test_masking_delegates_steps_and_check_to_inner_objective(source: Subset, tokenizer: Tokenizer):
+def test_masking_delegates_steps_and_check_to_base_objective(source: Subset, tokenizer: Tokenizer):
     objective = masking_objective(SingleTokens(), tokenizer.vocab_size)
     for size in (100, 1000):
-        assert objective.steps(source, size) == objective.inner.steps(source, size)
+        assert objective.steps(source, size) == objective.base_objective.steps(source, size)
     with pytest.raises(Exception, match="one document"):
         objective.check(corpus_of([[3, 3]]).all_documents())
-    replace(objective, inner=DocSentences(64, CLS, SEP)).check(corpus_of([[3, 3]]).all_documents())
+    replace(objective, base_objective=DocSentences(64, CLS, SEP)).check(corpus_of([[3, 3]]).all_documents())

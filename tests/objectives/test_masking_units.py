@@ -276,11 +276,11 @@ def corpus_with_entities(tokenizer: Tokenizer, letters: str, flags: str, words: 
 def entity_units(corpus: Corpus, context: int = 40) -> list[tuple[list[int], bool]]:
     """The units of the text, and whether they are leading."""
     batch = DocSentences(context, CLS, SEP).batch(corpus.all_documents(), 10**6, BatchKey(0, 0))
-    starts, leading = EntityUnits().unit_boundaries(batch, corpus.all_documents(), 0, np.random.default_rng(0))
-    assert leading is not None
+    starts, has_priority = EntityUnits().unit_boundaries(batch, corpus.all_documents(), 0, np.random.default_rng(0))
+    assert has_priority is not None
     assert batch.positions is not None
     units = []
-    for position, is_start, is_leading in zip(batch.positions.tolist(), starts, leading, strict=True):
+    for position, is_start, is_leading in zip(batch.positions.tolist(), starts, has_priority, strict=True):
         if position == IGNORE_INDEX:
             assert is_start
             assert not is_leading
@@ -322,7 +322,7 @@ def test_entity_units_without_entities_are_whole_words(letter_tokenizer: Tokeniz
     names, words = (
         units.unit_boundaries(batch, corpus.all_documents(), 0, rng) for units in (EntityUnits(), WholeWords())
     )
-    assert names.leading is None
+    assert names.has_priority is None
     assert np.array_equal(names.starts, words.starts)
 
 

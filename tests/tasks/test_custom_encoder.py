@@ -27,7 +27,7 @@ def lineage_entry(monkeypatch: pytest.MonkeyPatch):
 def test_custom_encoder_adapts_to_every_task(task: str, tmp_path: Path):
     run = Run.open(adapt_small_run("strange", task, tmp_path, steps=5).path)
     assert run.task.verb in run.capabilities
-    assert run.metadata["metrics"]["dev"][run.task.score] >= 0
+    assert run.metadata["metrics"]["dev"][run.task.metric] >= 0
 
 
 @pytest.mark.parametrize("how", ["freeze", "features"])

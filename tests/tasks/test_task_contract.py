@@ -42,7 +42,7 @@ def test_saved_run_has_the_same_dev_metrics(name: str, task: str, runs: dict[str
     folder = adapt_small_run(runs[name], task, tmp_path, steps=6)
     assert folder.is_finished
     dev_metrics = folder.metadata["metrics"]["dev"]
-    assert 0 <= dev_metrics[folder.task.score] <= 1 or plan.task.score == "spearman"
+    assert 0 <= dev_metrics[folder.task.metric] <= 1 or plan.task.metric == "spearman"
     assert task_from_json(folder.metadata["task"]) == folder.task
     run = Run.open(folder.path)
     assert plan.task.verb in run.capabilities

@@ -144,7 +144,7 @@ def test_tagging_predicts_the_gold_tags_from_perfect_logits(example: TaggedExamp
     logits = perfect_logits(rows, task.tags)
     if crf:
         count = len(task.tags)
-        logits["moves"] = [np.zeros((count, count)), np.zeros(count), np.zeros(count)]
+        logits["transitions"] = [np.zeros((count, count)), np.zeros(count), np.zeros(count)]
     (prediction,) = task.predictions([example], rows, logits)
     assert prediction.tags == example.tags
     assert "".join(prediction.words) == "".join(example.words)

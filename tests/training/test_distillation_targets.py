@@ -122,12 +122,12 @@ def test_distillation_config_refuses_invalid_values(wrong):
 class FixedBatchObjective:
     """An objective with one fixed batch."""
 
-    def steps(self, source, size):
+    def steps(self, source, batch_size):
         return 7
 
     def check(self, source): ...
 
-    def batch(self, source, size, moment):
+    def batch(self, source, batch_size, key):
         return replace(
             Batch({"tokens": np.arange(19), "lengths": np.array([19])}, {"next": np.arange(19)}), weights={"next": 0.5}
         )

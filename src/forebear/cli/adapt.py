@@ -13,7 +13,7 @@ from forebear.cli.options import LabeledDataOptions, ProcessOptions, ReplaceRun,
 from forebear.cli.output import Console, Output, Switch, Table, count_phrase, format_clock, text_bar, training_progress
 from forebear.cli.pretrain import TrainingOptions
 from forebear.errors import InputError
-from forebear.objectives.input_format import Pooling, PromptSide, TaskEncoderKind
+from forebear.objectives.input_format import MixPosition, Pooling, TaskEncoderKind
 
 if TYPE_CHECKING:
     from forebear.experiments.plan import AdaptPlan
@@ -53,7 +53,7 @@ class AdaptOptions:
     "What reads word vectors, of which a run may have no more: each word alone, with its neighbours, with all. [mean]"
     reader_width: int | None = None
     "Numbers for each word in that network. [default: those of the vectors]"
-    mixture: PromptSide | None = None
+    mixture: MixPosition | None = None
     "Where a recurrent encoder's layers, mixed as the task learns, stand: before a reader ([x; ELMo]), after it, both."
     mixture_norm: Switch = False
     "Bring layers to one scale before they are mixed."
@@ -197,7 +197,7 @@ def print_adaptation(console: Console, run: RunFolder) -> None:
         console.print(f"{baseline['side']}, without a model: {score}", markup=False)
     for split, values in metadata.get("spread", {}).items():
         spread = f"{values['mean']:.4f} ± {values['deviation']:.4f}, from {values['least']:.4f} to {values['most']:.4f}"
-        console.print(f"{split}, {len(metadata['seeds'])} seeds: {task.score.replace('_', ' ')} {spread}")
+        console.print(f"{split}, {len(metadata['seeds'])} seeds: {task.metric.replace('_', ' ')} {spread}")
     if points := metadata.get("learning_curve"):
         table = Table(">examples", *(f">{split}" for split in metadata["metrics"]), "", title="Learning curve")
         for point in points:

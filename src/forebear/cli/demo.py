@@ -63,9 +63,9 @@ def adapt_demo_runs(
                 plan = plan_adaptation(base_model, source, settings={"time": seconds})
                 run = run_adaptation(plan, runs_folder / "tasks" / f"{name}-{milestone}", callback=callback)
                 assert run.task is not None
-                score = run.metadata["metrics"]["test"][run.task.score]
+                score = run.metadata["metrics"]["test"][run.task.metric]
                 row = {"task": name, "asks": question, "milestone": milestone, "score": score}
-                row |= {"figure": run.task.score, "seconds": run.metadata["seconds"], "run": str(run.path)}
+                row |= {"figure": run.task.metric, "seconds": run.metadata["seconds"], "run": str(run.path)}
                 rows.append(row | {"verb": run.task.verb})
     return rows
 

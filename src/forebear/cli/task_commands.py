@@ -289,7 +289,7 @@ def classify(
     loaded_run = open_run(run, "classify", output)
     from forebear.inference.task_predictions import labeled_examples
 
-    is_pair = cast(Any, loaded_run.task).texts == 2
+    is_pair = cast(Any, loaded_run.task).num_texts == 2
     examples: list[Any] = list(texts or ())
     if is_pair:
         if len(examples) % 2:

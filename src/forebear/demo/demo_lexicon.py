@@ -23,13 +23,13 @@ GROUP_LEXICONS = {
     "misfortune": ("luck", "bad"), "calm": ("doing", "calm"), "busy": ("doing", "busy"), "goodtrait": ("trait", "good"),
     "badtrait": ("trait", "bad"),
 }  # fmt: skip
-# Types of lexicons -> cells of a row; a place may have a third.
+# Types of lexicons -> number of cells of a row; a place may have a third.
 NUM_CELLS = {
     "words": 2, "adjectives": 2, "nouns": 3, "actions": 2, "names LOC": 2, "names ORG": 2, "places": 2, "dishes": 2,
     "colors": 2, "weather": 4,
 }  # fmt: skip
 NAME_PARTS = "parts"  # the type of sections that hold parts of the names of people
-SEXES = {  # forms of a person's name by sex
+SEXES = {  # forms of a person other than the name, by sex
     "m": {
         "en.he": "he", "en.him": "him", "en.his": "his", "en.self": "himself", "zh.he": "他",
         "en.man": "man", "zh.man": "小伙子",
@@ -57,11 +57,11 @@ class ChoiceProbabilities:
     def __init__(self, weights: Sequence[float]) -> None:
         total = sum(weights)
         self.probabilities = [weight / total for weight in weights]
-        self.cumulative = [*accumulate(self.probabilities)][:-1]  # the last option takes what rounding leaves
+        self.cumulative = [*accumulate(self.probabilities)][:-1]  # the last option absorbs the rounding error
         self.bits = [-log2(probability) for probability in self.probabilities]
 
     def bits_without(self, index: int, excluded: Collection[int]) -> float:
-        """The information of an option if the excluded ones cannot be chosen."""
+        """The information of an option in bits if the excluded options cannot be chosen."""
         if not excluded:
             return self.bits[index]
         return log2(1 - sum(self.probabilities[other] for other in excluded)) + self.bits[index]
@@ -82,7 +82,7 @@ class RandomSource:
         return index
 
     def choose_without(self, odds: ChoiceProbabilities, excluded: Collection[int]) -> int:
-        """One of the options that are not excluded, with their relative probabilities."""
+        """Choose among the options that are not excluded, with their relative probabilities."""
         while (index := bisect_right(odds.cumulative, self.draw())) in excluded:
             pass
         self.bits += odds.bits_without(index, excluded)
@@ -90,7 +90,7 @@ class RandomSource:
 
 
 def zipf_weights(count: int, shift: float) -> list[float]:
-    """Weights that decrease with rank as word frequencies do (Zipf); a larger shift makes the first ones more equal."""
+    """Zipf weights, which decrease with rank like word frequencies; a larger shift makes the first more equal."""
     return [1 / (rank + shift) for rank in range(1, count + 1)]
 
 
@@ -98,8 +98,7 @@ def zipf_weights(count: int, shift: float) -> list[float]:
 
 
 def _pairs(text: str) -> dict[str, str]:
-    inflections = (pair.partition(":") for pair in text.split())
-    return {verb: inflected for verb, _, inflected in inflections}
+    return dict(pair.split(":") for pair in text.split())
 
 
 PASTS = _pairs(
@@ -154,12 +153,12 @@ LANGUAGES = ("en", "zh")
 
 @dataclass(frozen=True, eq=False, slots=True)
 class LexiconEntry:
-    """One thing: `forms` by "language.form" ("en.he", "zh."); `kind` decides what may be said about it."""
+    """A person, place or thing: its `forms` by "language.form" ("en.he", "zh."); grammar rules may depend on `kind`."""
 
     kind: str
     forms: dict[str, str]
-    label: str = ""  # PER, LOC or ORG, if it has a proper name ...
-    name_forms: frozenset[str] = frozenset()  # ... and the forms that spell it
+    label: str = ""  # PER, LOC or ORG if it has a proper name
+    name_forms: frozenset[str] = frozenset()  # the forms that are its proper name
 
     def form(self, language: str, name: str = "") -> str:
         return self.forms[f"{language}.{name}"]
@@ -167,7 +166,7 @@ class LexiconEntry:
 
 @dataclass(frozen=True, eq=False)
 class DemoLexicon:
-    """Entries to choose from, common ones first, with their probabilities."""
+    """Entries with their probabilities, the most frequent first."""
 
     name: str
     entries: Sequence[LexiconEntry]
@@ -193,7 +192,7 @@ def make_lexicon(name: str, entries: Sequence[LexiconEntry], weights: Sequence[f
 
 @dataclass(frozen=True, slots=True)
 class LexiconRow:
-    """One line of a lexicon file: its cells, and the group it is in."""
+    """One line of a lexicon file: its cells and its group."""
 
     cells: tuple[str, ...]
     group: str
@@ -201,7 +200,7 @@ class LexiconRow:
     line: int
 
     def columns(self, count: int) -> tuple[str, ...]:
-        """The cells, of which there must be `count`."""
+        """The cells; raise ForebearError unless there are `count`."""
         if len(self.cells) != count:
             message = f"{count} cells separated by | are expected, found {len(self.cells)}"
             raise ForebearError(message, file=self.file, line=self.line)
@@ -327,7 +326,7 @@ def read_demo_data(name: str) -> tuple[str, str]:
 
 
 def _people(sections: Mapping[str, LexiconSection]) -> DemoLexicon:
-    """Every surname with every given name; common surnames with common given names are the most common."""
+    """Every surname with every given name; the most frequent people have frequent surnames and given names."""
     entries, weights = [], []
     for tradition, sex in product(("chinese", "english"), SEXES):
         is_chinese = tradition == "chinese"
@@ -348,23 +347,19 @@ def _friends(sections: Mapping[str, LexiconSection]) -> DemoLexicon:
         row
         for tradition, sex in product(("english", "chinese"), SEXES)
         for row in sections[f"{tradition}_given_name"].rows
-        # one Chinese syllable alone is no form of address
+        # a single Chinese syllable is not a form of address
         if row.group == sex and (tradition == "english" or len(row.columns(2)[1]) > 1)
     ]
-    rows.sort(key=lambda row: len(row.cells[0]))  # short names are the common ones
-    entries = [
-        LexiconEntry(
-            row.group, {"en.": row.cells[0], "zh.": row.cells[1], **SEXES[row.group]}, "PER", PERSON_NAME_FORMS
-        )
-        for row in rows
-    ]
+    rows.sort(key=lambda row: len(row.cells[0]))  # short names are the most frequent
+    forms = [{"en.": row.cells[0], "zh.": row.cells[1], **SEXES[row.group]} for row in rows]
+    entries = [LexiconEntry(row.group, form, "PER", PERSON_NAME_FORMS) for row, form in zip(rows, forms, strict=True)]
     return make_lexicon("friend", entries)
 
 
 def _person(surname: Sequence[str], given: Sequence[str], sex: str, *, is_chinese: bool) -> LexiconEntry:
     if is_chinese:
         forms = {"en.": f"{surname[0]} {given[0]}", "zh.": surname[1] + given[1]}
-        # A given name of one syllable is no form of address: 李明 stays 李明, but 王建国 is 建国 to friends.
+        # A given name of one syllable is not a form of address: 李明 stays 李明, but 王建国 is 建国 to friends.
         forms["zh.given"] = given[1] if len(given[1]) > 1 else surname[1] + given[1]
     else:
         forms = {"en.": f"{given[0]} {surname[0]}", "zh.": f"{given[1]}·{surname[1]}", "zh.given": given[1]}
@@ -375,7 +370,7 @@ def _person(surname: Sequence[str], given: Sequence[str], sex: str, *, is_chines
 
 
 def _temperature(kind: str, degrees: int) -> LexiconEntry:
-    """A temperature, and in its forms `less5` to `less9` those that are so many degrees lower."""
+    """A temperature; its forms `less5` to `less9` are 5 to 9 degrees lower."""
     forms = {}
     for name, value in (("", degrees), *((f"less{decrease}", degrees - decrease) for decrease in (5, 6, 7, 8, 9))):
         forms[f"en.{name}"] = f"{value} degrees" if value >= 0 else f"minus {-value} degrees"
@@ -413,5 +408,5 @@ def _chinese_number(number: int) -> str:
 
 
 def _chinese_count(number: int) -> str:
-    """The same before a measure word, where 2 is 两."""
+    """A number before a measure word, where 2 is 两."""
     return "两" if number == 2 else _chinese_number(number)

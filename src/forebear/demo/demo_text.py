@@ -1,4 +1,4 @@
-"""The demo's text: English prose of the Python installation (manual, docstrings), mixed with stories of its world."""
+"""The demo's text: English prose from Python's manual and docstrings, mixed with stories of the demo's world."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from forebear.objectives.shuffle import shuffled_positions
 
 
 def mixed_documents(size: int, seed: int = 0) -> Iterator[str]:
-    """Documents of about `size` bytes in all: half manual (while it lasts) and half stories, by bytes, in turn.
+    """Documents of about `size` bytes in total, half of the bytes manual (until it is exhausted) and half stories.
 
-    A mixture is a prefix of every larger one of the same seed, so that more text does not change its beginning.
+    With the same seed, a smaller mixture is a prefix of a larger one.
     """
     documents = manual_documents()
     order = iter(shuffled_positions(np.arange(len(documents)), len(documents), seed=seed)) if documents else iter(())
     num_bytes = {"manual": 0, "world": 0}
-    number = 0
-    has_manual_left = True
+    story_number, has_manual_left = 0, True
     while sum(num_bytes.values()) < size:
-        page = next(order, None) if has_manual_left and num_bytes["manual"] <= num_bytes["world"] else None
-        if page is not None:
-            text, source = documents[int(page)], "manual"
+        is_manual_turn = has_manual_left and num_bytes["manual"] <= num_bytes["world"]
+        document_index = next(order, None) if is_manual_turn else None
+        if document_index is not None:
+            text, source = documents[int(document_index)], "manual"
         else:
-            # If it was the manual's turn and no page came, the manual is exhausted.
-            has_manual_left = has_manual_left and num_bytes["manual"] > num_bytes["world"]
-            text, source = world.make_story("both", seed, number).text, "world"
-            number += 1
+            has_manual_left = has_manual_left and not is_manual_turn  # on its turn, the manual had no document left
+            text, source = world.make_story("both", seed, story_number).text, "world"
+            story_number += 1
         num_bytes[source] += len(text.encode())
         yield text

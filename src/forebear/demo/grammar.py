@@ -1,8 +1,8 @@
-"""A probabilistic grammar with a memory: it generates texts, and parses any text into the decisions that produce it.
+"""A probabilistic grammar with a memory, which generates texts and parses a text into the choices that produce it.
 
-Every node works in both directions: `write` samples a text; `read` finds all derivations of what follows a position of
-a text. A text with a single derivation is unambiguous: the bits of its decisions are exactly its information, so that
-the true entropy of the source is known.
+Every node works in both directions: `write` samples a text; `read` finds all derivations of the text from a position
+on. If a text has a single derivation, the bits of its choices are exactly its information, so that the true entropy of
+the source is known.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from forebear.errors import ForebearError
 
 _REFERENCE = re.compile(
     r"(?P<silent>~)?(?:(?P<variable>[A-Z]\w*)=)?(?P<name>\w[\w.]*?)(?P<others>(?:-[A-Z]\w*)*)"
-    r"(?:\.(?P<form>\w+))?(?:@(?P<on>[A-Z]\w*))?(?:(?P<apart>[*+])(?P<count>\d))?"
+    r"(?:\.(?P<form>\w+))?(?:@(?P<condition>[A-Z]\w*))?(?:(?P<separator>[*+])(?P<count>\d))?"
 )
 _TOKEN = re.compile(r"[\[\]|]|<[^>]*>?|[^\[\]|<]+")  # of the notation of an alternative
 _WEIGHT = re.compile(r"(\d+)\* ?")
 ZIPF_SHIFT = 5  # for the weights of alternatives: the first of ten is three times as likely as the last
-_SENTENCE_START = re.compile(r"(?:^|(?<=[.!?] )|(?<=[.!?]” )|(?<=\w: )|(?<=[“\n]))[a-z]")  # what English capitalizes
+_SENTENCE_START = re.compile(
+    r"(?:^|(?<=[.!?] )|(?<=[.!?]” )|(?<=\w: )|(?<=[“\n]))[a-z]"
+)  # letters that English capitalizes
 
 
 class EntityMention(NamedTuple):
-    """A remembered entry was named, in piece number `piece`."""
+    """A mention of a remembered entry in the piece with index `piece`."""
 
     piece: int
     variable: str
@@ -41,7 +43,7 @@ class EntityMention(NamedTuple):
 
 @dataclass(slots=True)
 class GenerationState:
-    """A text while it is generated: its pieces so far, and the entries remembered (who, where, how it went)."""
+    """A text during generation: its pieces so far, and the remembered entries (people, places, outcomes)."""
 
     chooser: RandomSource
     pieces: list[str] = field(default_factory=list)
@@ -73,7 +75,7 @@ Rest: TypeAlias = "tuple[GrammarNode, Rest] | tuple[()]"
 
 
 class ParseState(NamedTuple):
-    """A partial derivation: `rest` are the nodes that must still follow, the nearest first."""
+    """A partial derivation: `rest` is a linked list of the nodes that must follow."""
 
     position: int
     memory: dict[str, LexiconEntry]
@@ -145,7 +147,7 @@ class SequenceNode:
 
 @dataclass(eq=False, slots=True)
 class AlternativeNode:
-    """One of several nodes; those of a rule are filled in after its first reference: rules may refer to one another."""
+    """One of several nodes; those of a rule are set after all rules exist, since rules may refer to one another."""
 
     nodes: tuple[GrammarNode, ...] = ()
     odds: ChoiceProbabilities = field(default_factory=lambda: ChoiceProbabilities([]))
@@ -160,9 +162,9 @@ class AlternativeNode:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SubsetNode:
-    """Some different alternatives of a rule, in any order, with a separator between them.
+    """A number of different alternatives of a rule, in any order, with a separator between them.
 
-    used  the alternatives used already: in parsing, a node with some of them stands for the rest of the subset
+    used  alternatives that are used already: in parsing, such a node represents the rest of the subset
     """
 
     rule: AlternativeNode
@@ -239,7 +241,7 @@ class LexiconNode:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ReferenceNode:
-    """Writes a remembered entry again, in some form."""
+    """Writes a form of a remembered entry."""
 
     variable: str
     key: str
@@ -255,7 +257,7 @@ class ReferenceNode:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ConditionalNode:
-    """The rule for the kind of a remembered entry: after rain follows what rain does."""
+    """The rule for the kind of a remembered entry, such as consequences of rain after rain."""
 
     variable: str
     rules: dict[str, AlternativeNode]
@@ -272,17 +274,17 @@ class ConditionalNode:
 # A rule's name is at the margin, its alternatives below it at four spaces, common ones first; deeper lines continue an
 # alternative; lines that begin with # are comments. Within an alternative:
 #
-#     [a|b|]            one of these, or nothing       3* before an alternative makes it three times as likely
+#     [a|b|]            a, b or nothing                3* before an alternative makes it three times as likely
 #     <food>            an entry of the lexicon, or an alternative of the rule, of this name
-#     <P=person>        a person, remembered as P      <Q=person-P> another one than P   <~P=person> without writing it
-#     <P.he>            what is remembered as P, in its form `he`
-#     <mood@W>          the rule `mood.K`, where K is the kind of what is remembered as W
-#     ¶ _               a new line; a space that is kept at the margin
+#     <P=person>        a person, remembered as P      <Q=person-P> a person other than P   <~P=person> not written
+#     <P.he>            the entry remembered as P, in its form `he`
+#     <mood@W>          the rule `mood.K`, where K is the kind of the entry remembered as W
+#     ¶ _               a new line; a space that is not stripped
 #     <remark*2>        two different alternatives of the rule `remark`; with + instead of * without a space between
 
 
 class Location(NamedTuple):
-    """Where an alternative is written."""
+    """The file and line of an alternative."""
 
     rule: str
     file: str | None
@@ -290,7 +292,7 @@ class Location(NamedTuple):
 
 
 class RuleText(NamedTuple):
-    """A rule as it is written: its alternatives, each with its location."""
+    """A rule before parsing: the text of its alternatives, each with its location."""
 
     name: str
     location: Location
@@ -298,7 +300,7 @@ class RuleText(NamedTuple):
 
 
 def parse_rules(text: str, language: str, file: str | None = None) -> list[RuleText]:
-    """The rules of a text in the notation above; lines of English that continue an alternative follow after a space."""
+    """The rules of a text in the notation above; in English, a continuation line is joined with a space."""
     rules: list[RuleText] = []
     for number, line in enumerate(text.splitlines(), 1):
         depth, content = len(line) - len(line.lstrip()), line.strip()
@@ -312,7 +314,9 @@ def parse_rules(text: str, language: str, file: str | None = None) -> list[RuleT
         alternatives = rules[-1].alternatives
         if depth <= 4:
             location = Location(rules[-1].name, file, number)
-            alternatives.append((re.sub(r"(^|\* ?)-$", r"\1", content), location))  # a bare - is nothing
+            alternatives.append(
+                (re.sub(r"(^|\* ?)-$", r"\1", content), location)
+            )  # a single - is the empty alternative
         elif not alternatives:
             raise ForebearError(f"rule {rules[-1].name!r}: no alternative to continue", file=file, line=number)
         else:
@@ -321,7 +325,7 @@ def parse_rules(text: str, language: str, file: str | None = None) -> list[RuleT
     return rules
 
 
-Alternative: TypeAlias = tuple[int, list[GrammarNode]]  # its weight, and its nodes in sequence
+Alternative: TypeAlias = tuple[int, list[GrammarNode]]  # weight, and nodes in sequence
 
 
 class DemoGrammar:
@@ -337,14 +341,12 @@ class DemoGrammar:
                 raise ForebearError(f"the {language} grammar has two things named {rule.name!r}", file=file, line=line)
             self.rules[rule.name] = AlternativeNode()
         for rule in texts:
-            texts_with_spaces = (
-                (text.replace("¶", "\n").replace("_", " "), location) for text, location in rule.alternatives
-            )
-            node = _choose([self._parse_alternative(text, location) for text, location in texts_with_spaces])
+            node = _choose([self._parse_alternative(text, location) for text, location in rule.alternatives])
             self.rules[rule.name].nodes, self.rules[rule.name].odds = node.nodes, node.odds
 
     def _parse_alternative(self, text: str, location: Location) -> Alternative:
-        brackets: list[list[Alternative]] = [[(1, [])]]  # the alternatives of every open bracket, outside of all first
+        text = text.replace("¶", "\n").replace("_", " ")
+        brackets: list[list[Alternative]] = [[(1, [])]]  # alternatives of every open bracket, the outermost first
         for token in _TOKEN.findall(text):
             _, nodes = brackets[-1][-1]
             if token == "[":
@@ -352,8 +354,8 @@ class DemoGrammar:
             elif token == "|" and len(brackets) > 1:
                 brackets[-1].append((1, []))
             elif token == "]" and len(brackets) > 1:
-                inner = _choose(brackets.pop())
-                brackets[-1][-1][1].append(inner)
+                choice = _choose(brackets.pop())
+                brackets[-1][-1][1].append(choice)
             elif token[0] == "<":
                 nodes.append(self._reference(token, location))
             elif not nodes and (weight := _WEIGHT.match(token)):
@@ -375,22 +377,18 @@ class DemoGrammar:
         if not match["variable"] and name[0].isupper():
             return ReferenceNode(name, f"{self.language}.{form}")
         rule = f"{name}.{form}" if form else name
-        if match["on"]:
+        if match["condition"]:
             rules = {key[len(rule) + 1 :]: node for key, node in self.rules.items() if key.startswith(f"{rule}.")}
-            return ConditionalNode(match["on"], rules or self._fail(f"no rules are named {rule}.…", location))
+            return ConditionalNode(match["condition"], rules or self._fail(f"no rules are named {rule}.…", location))
         if rule in self.rules:
             node = self.rules[rule]
-            separator = " " if self.language == "en" and match["apart"] == "*" else ""
+            separator = " " if self.language == "en" and match["separator"] == "*" else ""
             return SubsetNode(node, int(match["count"]), separator) if match["count"] else node
         if name not in self.lexicons:
             self._fail(f"nothing is named {name!r}", location)
-        excluded_variables = tuple(match["others"].split("-")[1:])
+        excluded_variables, key = tuple(match["others"].split("-")[1:]), f"{self.language}.{form}"
         return LexiconNode(
-            self.lexicons[name],
-            f"{self.language}.{form}",
-            match["variable"] or "",
-            excluded_variables,
-            bool(match["silent"]),
+            self.lexicons[name], key, match["variable"] or "", excluded_variables, is_silent=bool(match["silent"])
         )
 
     def _fail(self, message: str, location: Location) -> NoReturn:
@@ -401,6 +399,5 @@ class DemoGrammar:
 def _choose(alternatives: Sequence[Alternative]) -> AlternativeNode:
     weights = zipf_weights(len(alternatives), shift=ZIPF_SHIFT)
     odds = ChoiceProbabilities([factor * weight for (factor, _), weight in zip(alternatives, weights, strict=True)])
-    return AlternativeNode(
-        tuple(nodes[0] if len(nodes) == 1 else SequenceNode(tuple(nodes)) for _, nodes in alternatives), odds
-    )
+    sequences = (nodes[0] if len(nodes) == 1 else SequenceNode(tuple(nodes)) for _, nodes in alternatives)
+    return AlternativeNode(tuple(sequences), odds)

@@ -1,8 +1,8 @@
-"""Labeled examples of every task from the demo's world, correct by construction, and files of them.
+"""Labeled examples of every task, generated from the demo's world with correct labels, and files of them.
 
 opinion      is this review positive or negative?              topic       what is this text about?
 coherence    is this a sentence or scrambled words?            paraphrase  do two sentences mean the same?
-names        people, places, organisations (IOBES tags)        answers     where in the passage is the answer?
+names        people, places, organisations (IOBES tags)        answers     which span of the passage is the answer?
 matching     does this sentence answer this question?          senses      has a word the same sense in two sentences?
 parallel     the same sentence in both languages
 """
@@ -52,7 +52,7 @@ class DemoTextPair:
 
 @dataclass(frozen=True, slots=True)
 class DemoTaggedSentence:
-    """Words of English, characters of Chinese, each with a tag: O, or B, I, E, S before PER, LOC, ORG."""
+    """English words or Chinese characters, each with an IOBES tag of PER, LOC or ORG."""
 
     pieces: tuple[str, ...]
     tags: tuple[str, ...]
@@ -62,7 +62,7 @@ class DemoTaggedSentence:
 
 @dataclass(frozen=True, slots=True)
 class DemoQuestion:
-    """passage[start : start + len(answer)] is the answer."""
+    """A question whose answer is passage[start : start + len(answer_text)]."""
 
     passage: str
     question: str
@@ -93,7 +93,7 @@ DemoExample = DemoLabeledText | DemoTextPair | DemoTaggedSentence | DemoQuestion
 
 
 def demo_examples(task: str, count: int, seed: int = 0, language: DemoLanguage = "both") -> Iterator[DemoExample]:
-    """The first `count` examples of a task; each depends on (task, seed, language, its number) alone."""
+    """The first `count` examples of a task; each depends only on task, seed, language and its number."""
     if task not in TASKS:
         raise InputError(f"no task named {task!r} in the small world", hint=f"there are: {', '.join(TASKS)}")
     if language != "both" and language not in LANGUAGES:
@@ -103,14 +103,14 @@ def demo_examples(task: str, count: int, seed: int = 0, language: DemoLanguage =
         chooser = RandomSource(f"{task}/{language}/{seed}/{number}")
         example_language = _pick(chooser, LANGUAGES) if language == "both" else language
         label = ""
-        if labels:  # each block of consecutive examples has every label once, in random order
+        if labels:  # every block of len(labels) examples has each label once, in random order
             block, position = divmod(number, len(labels))
             label = Random(f"{task}/{seed}/{block}").sample(labels, len(labels))[position]
         yield make_example(chooser, example_language, label)
 
 
 def _pick(chooser: RandomSource, options: Sequence[T]) -> T:
-    """One of the options, all equally likely."""
+    """Choose an option uniformly."""
     return options[chooser.choose(ChoiceProbabilities([1.0] * len(options)))]
 
 
@@ -129,7 +129,7 @@ def _run_rule(chooser: RandomSource, language: str, name: str) -> GenerationStat
 
 
 def _sentence(generation: GenerationState, node: GrammarNode) -> str:
-    """One more sentence about the remembered entries."""
+    """A sentence about the remembered entries."""
     continuation = GenerationState(generation.chooser, memory=generation.memory)
     node.write(continuation)
     return continuation.text()
@@ -157,7 +157,7 @@ def _paraphrase(chooser: RandomSource, language: str, label: str) -> DemoTextPai
     name = _pick(chooser, sorted(world.load_meanings()))
     generation = _run_rule(chooser, language, f"things.{name}")
     other = generation if label == "similar" else _change_one_entry(generation, language, name)
-    # Two wordings in either case: the wording must not reveal the label.
+    # The two wordings always differ: the wording must not reveal the label.
     rule = _rule(language, f"meaning.{name}")
     first = chooser.choose(rule.odds)
     second = chooser.choose_without(rule.odds, {first})
@@ -166,7 +166,7 @@ def _paraphrase(chooser: RandomSource, language: str, label: str) -> DemoTextPai
 
 
 def _change_one_entry(generation: GenerationState, language: str, name: str) -> GenerationState:
-    """The same meaning with one of its entries exchanged."""
+    """The same meaning with one entry replaced."""
     variable = _pick(generation.chooser, sorted(generation.memory))
     while True:
         other = _run_rule(generation.chooser, language, f"things.{name}").memory[variable]
@@ -208,13 +208,13 @@ def _answers(chooser: RandomSource, language: str, label: str) -> DemoQuestion:
 def _story_with_questions(
     chooser: RandomSource, language: str
 ) -> tuple[GenerationState, list[tuple[int, EntityMention]]]:
-    """A story, the numbers of the questions that it answers, and the first mentions by name of the answers."""
+    """A story, and the number of each question that it answers with the first mention of the answer by name."""
     questions = world.story_questions()
     story_kind = _pick(chooser, sorted(questions))
     generation = _run_rule(chooser, language, f"story.{story_kind}")
     options = []
     for answer, known, number in questions[story_kind]:
-        entry = generation.memory.get(answer)  # that the variable has at the end
+        entry = generation.memory.get(answer)  # the variable's value at the end of the story
         for mention in generation.mentions:
             if mention.variable == answer and mention.entry is entry and mention.form in _NAMING_FORMS:
                 options += [(number, mention)] if all(other in generation.memory for other in known) else []
@@ -230,7 +230,7 @@ def _answer_span(generation: GenerationState, mention: EntityMention) -> tuple[i
 
 
 def _matching(chooser: RandomSource, language: str, label: str) -> DemoTextPair:
-    """A question, and the sentence of a story that answers it, or one that answers another question about the story.
+    """A question with the sentence of a story that answers it, or with one that answers another question.
 
     Every question and every sentence is equally likely with both labels.
     """
@@ -256,7 +256,7 @@ def _senses(chooser: RandomSource, language: str, label: str) -> DemoSensePair:
     second = first if label == "same" else senses[1 - senses.index(first)]
     rules = [_rule(language, f"sense.{word}.{sense}") for sense in (first, second)]
     indices = [chooser.choose(rules[0].odds)]
-    # The same wording with another person would give the answer away.
+    # The same wording with another person would reveal the label.
     indices.append(chooser.choose_without(rules[1].odds, set(indices) if first == second else ()))
     texts = [
         _sentence(_state_with_person(chooser), rule.nodes[index]) for rule, index in zip(rules, indices, strict=True)
@@ -267,7 +267,7 @@ def _senses(chooser: RandomSource, language: str, label: str) -> DemoSensePair:
 
 
 def _state_with_person(chooser: RandomSource) -> GenerationState:
-    """The state of an empty text in which a person is remembered as P."""
+    """The state of an empty text, with a person remembered as P."""
     people = world_lexicons()["person"]
     return GenerationState(chooser, memory={"P": people.entries[chooser.choose(people.odds)]})
 
@@ -275,9 +275,7 @@ def _state_with_person(chooser: RandomSource) -> GenerationState:
 def _parallel(chooser: RandomSource, language: str, label: str) -> DemoTranslation:
     name = _pick(chooser, sorted(world.load_meanings()))
     generation = _run_rule(chooser, "en", f"things.{name}")
-    return DemoTranslation(
-        *(_sentence(generation, _rule(target_language, f"meaning.{name}")) for target_language in ("en", "zh"))
-    )
+    return DemoTranslation(*(_sentence(generation, _rule(target, f"meaning.{name}")) for target in ("en", "zh")))
 
 
 TASKS: dict[str, tuple[Callable[[RandomSource, str, str], DemoExample], tuple[str, ...]]] = {
@@ -313,7 +311,7 @@ TEST_SEED = 1_000_003  # added to the seed for test examples
 def write_demo_tasks(
     folder: Path, count: int, num_tests: int, *, seed: int = 0, language: DemoLanguage = "both"
 ) -> dict[str, tuple[Path, Path]]:
-    """Writes training and test examples of each task; returns the files by task."""
+    """Write training and test examples of each task; returns the files by task."""
     return {
         name: _write_splits(folder, name, file, count, num_tests, seed, language)
         for name, (_, file) in TASK_FILES.items()
@@ -321,14 +319,14 @@ def write_demo_tasks(
 
 
 def write_pairs(folder: Path, count: int, num_tests: int, *, seed: int = 0) -> tuple[Path, Path]:
-    """Writes English and Chinese sentences side by side for training and test; returns the files."""
+    """Write parallel English and Chinese sentences for training and test; returns the files."""
     return _write_splits(folder, "parallel", "pairs.tsv", count, num_tests, seed, "both")
 
 
 def _write_splits(
     folder: Path, task: str, file: str, count: int, num_tests: int, seed: int, language: DemoLanguage
 ) -> tuple[Path, Path]:
-    """The files with training and with test examples; one that has this text already is not written again."""
+    """Write the training and test files; a file that already has this text is not rewritten."""
     paths = []
     for split, num_examples, split_seed in (("train", count, seed), ("test", num_tests, seed + TEST_SEED)):
         path = folder / f"{Path(file).stem}.{split}{Path(file).suffix}"
@@ -370,18 +368,18 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-# --- Sentences with a word of two senses ---
+# --- Sentences with ambiguous words ---
 
 
 def words_of_two_meanings(language: DemoLanguage = "both") -> list[str]:
-    """The words of two senses in the demo's world."""
+    """The words with two senses in the demo's world."""
     return [
         word for candidate in LANGUAGES if language in (candidate, "both") for word in world.sense_sentences(candidate)
     ]
 
 
 def sentences_with(word: str, count: int = 200, seed: int = 0) -> Iterator[DemoLabeledText]:
-    """`count` sentences with the word, its senses in turn; each depends on (word, seed, its number) alone."""
+    """`count` sentences with the word, alternating its senses; each depends only on word, seed and its number."""
     language = next((candidate for candidate in LANGUAGES if word in world.sense_sentences(candidate)), None)
     if language is None:
         known = ", ".join(words_of_two_meanings())
@@ -394,7 +392,7 @@ def sentences_with(word: str, count: int = 200, seed: int = 0) -> Iterator[DemoL
 
 
 def write_sense_sentences(file: Path, word: str, count: int = 200, *, seed: int = 0) -> Path:
-    """Writes them as `forebear inspect senses --senses` reads them: one a line, the sense before a tab."""
+    """Write them for `forebear inspect senses --senses`: one per line, the sense and a tab before the sentence."""
     lines = (f"{example.label}\t{example.text}\n" for example in sentences_with(word, count, seed))
     file.write_text("".join(lines), encoding="utf-8")
     return file

@@ -41,7 +41,7 @@ _COMMON_WORDS = frozenset(
 
 @cache
 def manual_documents() -> tuple[str, ...]:
-    """A document for each topic of the manual, then for each module of the library; a paragraph a line, none twice."""
+    """A document for each topic of the manual, then for each module of the library; one paragraph per line, without duplicates."""
     seen_paragraphs: set[str] = set()
     documents = []
     for texts in (*_topics(), *_modules()):
@@ -72,12 +72,12 @@ def _modules() -> Iterator[list[str]]:
                     yield list(_docstrings(Path(folder, name).read_text(encoding="utf-8")))
 
 
-def _docstrings(program: str) -> Iterator[str]:
+def _docstrings(source_code: str) -> Iterator[str]:
     """Strings in triple quotes at the start of a file, or right below a line that opens a block.
 
     Python's own parser finds the same strings, ten times slower.
     """
-    for match in _DOCSTRING.finditer(program):
+    for match in _DOCSTRING.finditer(source_code):
         with suppress(SyntaxError, ValueError):  # not a string
             text = ast.literal_eval(match["string"])
             if isinstance(text, str):
@@ -90,12 +90,12 @@ def _prose(text: str) -> Iterator[str]:
         lines = [line.strip() for line in block.split("\n")]
         if any(_NOT_PROSE.match(line) for line in lines):
             continue
-        paragraph = _plain(" ".join(lines))
+        paragraph = _strip_markup(" ".join(lines))
         if _is_prose(paragraph):
             yield paragraph
 
 
-def _plain(text: str) -> str:
+def _strip_markup(text: str) -> str:
     text = _ROLE.sub(r"\1", _BULLET.sub("", text))
     text = _FOOTNOTE.sub("", _EMPHASIZED.sub(r"\1", _QUOTED.sub(r"\1", text)))
     text = re.sub(r"\s*::$", ":", text)

@@ -1,10 +1,10 @@
-"""A small bilingual world whose texts have a known information content: stories, and the entropy of their source.
+"""A small bilingual world: stories with known information content, and the entropy of their source.
 
-Every story is a function of (seed, number) alone. Its `bits` are −log2 of the probability of the decisions behind it.
-The grammar is unambiguous, so they are −log2 of the probability of the text itself, its end included. `information`
-proves it for any text: it parses the text and sums over all derivations. (A text with two derivations would make `bits`
-an upper bound of its information, never a lower one.) Total bits over total bytes is the entropy of the source: no
-model can do better on average.
+Every story depends only on its seed and number. Its `bits` are −log2 of the probability of the choices that generated
+it. The grammar is unambiguous, so they are also −log2 of the probability of the text, its end included. `information`
+verifies this for any text: it parses the text and sums over all derivations. (For a text with two derivations, `bits`
+would be an upper bound of its information.) Total bits divided by total bytes is the entropy of the source: no model
+can be better on average.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class EntropyEstimate:
 
 
 def make_story(language: DemoLanguage, seed: int, number: int) -> DemoDocument:
-    """Story `number` of a seed; it does not depend on other stories."""
+    """Story `number` of a seed, independent of other stories."""
     chooser = RandomSource(f"{language}/{seed}/{number}")
     story_language = LANGUAGES[chooser.choose(_EQUAL_ODDS)] if language == "both" else language
     state = grammar.GenerationState(chooser)
@@ -58,7 +58,7 @@ def make_story(language: DemoLanguage, seed: int, number: int) -> DemoDocument:
 def world_documents(
     language: DemoLanguage = "both", size_in_bytes: int = 1_000_000, seed: int = 0
 ) -> Iterator[DemoDocument]:
-    """Stories until their texts have at least so many bytes together."""
+    """Stories whose texts have at least `size_in_bytes` in total."""
     total = number = 0
     while total < size_in_bytes:
         story = make_story(language, seed, number)
@@ -68,22 +68,21 @@ def world_documents(
 
 
 def information(text: str, language: str) -> float:
-    """Bits of a text under the source, over all its derivations; infinite for a text that the source never produces."""
+    """−log2 of the probability of a text, over all its derivations; infinite if the source cannot generate it."""
     return grammar.text_information(grammar_for(language).rules["document"], text)
 
 
 @cache
 def entropy(language: DemoLanguage = "both", size_in_bytes: int = 2_000_000, seed: int = 0) -> EntropyEstimate:
-    """True bits per byte, from a large sample: total bits over total bytes.
+    """True bits per byte, estimated from a large sample: total bits divided by total bytes.
 
-    The error is that of a ratio of means: the deviation of stories from the common rate, by the size of the sample.
+    The error is the standard error of a ratio of means.
     """
-    bits_and_sizes = [
-        (story.bits, len(story.text.encode())) for story in world_documents(language, size_in_bytes, seed)
-    ]
-    bits, size = sum(pair[0] for pair in bits_and_sizes), sum(pair[1] for pair in bits_and_sizes)
-    rate, count = bits / size, len(bits_and_sizes)
-    squares = sum((pair[0] - rate * pair[1]) ** 2 for pair in bits_and_sizes)
+    stories = world_documents(language, size_in_bytes, seed)
+    bits, sizes = zip(*((story.bits, len(story.text.encode())) for story in stories), strict=True)
+    size, count = sum(sizes), len(sizes)
+    rate = sum(bits) / size
+    squares = sum((story_bits - rate * story_size) ** 2 for story_bits, story_size in zip(bits, sizes, strict=True))
     return EntropyEstimate(rate, sqrt(squares * count / max(1, count - 1)) / size, count)
 
 
@@ -92,7 +91,7 @@ def entropy(language: DemoLanguage = "both", size_in_bytes: int = 2_000_000, see
 
 @cache
 def grammar_for(language: str) -> DemoGrammar:
-    """The grammar of one language; its rule `document` makes a story of any kind."""
+    """The grammar of one language; its rule `document` generates a story of any kind."""
     if language not in LANGUAGES:
         raise InputError(
             f"the small world does not speak {language!r}", hint=f"there are: {', '.join(LANGUAGES)}, both"
@@ -114,14 +113,13 @@ def sense_sentences(language: str) -> dict[str, dict[str, list[tuple[str, Locati
         if not separator:
             raise ForebearError(f"`word: sense` is expected, found {heading!r}", file=file, line=location.line)
         rule = f"sense.{word}.{sense}"
-        senses.setdefault(word, {})[sense] = [
-            (sentence, location._replace(rule=rule)) for sentence, location in sentences
-        ]
+        located = [(sentence, location._replace(rule=rule)) for sentence, location in sentences]
+        senses.setdefault(word, {})[sense] = located
     return senses
 
 
 def _sense_rules(language: str) -> list[RuleText]:
-    """The sentences as rules `sense.WORD.SENSE`, and `scene.sense`, which stays with one of them."""
+    """The sentences as rules `sense.WORD.SENSE`, and a rule `scene.sense` for several sentences of one sense."""
     rules: list[RuleText] = []
     scenes: list[tuple[str, Location]] = []
     for word, senses in sense_sentences(language).items():
@@ -136,7 +134,7 @@ def _sense_rules(language: str) -> list[RuleText]:
 def load_meanings() -> dict[str, dict[str, RuleText]]:
     """The meanings of data/meanings.txt, which documents its format, by name.
 
-    Each has a rule `things.NAME`, which writes nothing, as "things", and a rule `meaning.NAME` for each language.
+    Each meaning maps "things" to a rule `things.NAME`, which writes nothing, and each language to `meaning.NAME`.
     """
     text, file = read_demo_data("meanings.txt")
     meanings: dict[str, dict[str, RuleText]] = {}
@@ -164,8 +162,7 @@ def load_meanings() -> dict[str, dict[str, RuleText]]:
 
 @cache
 def _question_rows() -> list[tuple[dict[str, str], Location]]:
-    """The rows of data/questions.tsv: the kind of story, the variable that is the answer, other variables that must be
-    known, and the question in both languages."""
+    """Rows of data/questions.tsv: kind of story, answer variable, other required variables, question per language."""
     text, file = read_demo_data("questions.tsv")
     header, *lines = text.splitlines()
     if header.split("\t") != QUESTION_COLUMNS:
@@ -182,7 +179,7 @@ def _question_rows() -> list[tuple[dict[str, str], Location]]:
 
 @cache
 def story_questions() -> dict[str, list[tuple[str, Sequence[str], int]]]:
-    """Kind of story → (variable that is the answer, variables that must be known too, number of the question)."""
+    """Kind of story → (answer variable, other required variables, number of the question)."""
     questions: dict[str, list[tuple[str, Sequence[str], int]]] = {}
     for number, (row, _) in enumerate(_question_rows()):
         questions.setdefault(row["story"], []).append((row["answer"], row["known"].split(), number))

@@ -76,7 +76,7 @@ def _run_sibling(plan: AdaptPlan, to: Path, group: str, name: str, note: str, op
 def task_score(run: RunFolder, split: str) -> float | None:
     """The task metric on a split; None if it was not measured."""
     assert run.task is not None
-    return run.metadata["metrics"].get(split, {}).get(run.task.score)
+    return run.metadata["metrics"].get(split, {}).get(run.task.metric)
 
 
 def _task_scores(run: RunFolder) -> dict[str, float | None]:

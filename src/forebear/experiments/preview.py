@@ -40,14 +40,14 @@ def mask_actions(batch: Batch, mask: int) -> np.ndarray:
 
 def pair_label_names(objective: Objective) -> tuple[str, ...]:
     """The labels of the sentence-pair task (NSP or SOP), if the objective has one."""
-    inner = objective.inner if isinstance(objective, MaskedTokens) else None
-    return inner.label_names if isinstance(inner, DocSentences) else ()
+    base_objective = objective.base_objective if isinstance(objective, MaskedTokens) else None
+    return base_objective.label_names if isinstance(base_objective, DocSentences) else ()
 
 
 def masking_stats(batch: Batch, source: Subset, objective: MaskedTokens) -> dict[str, Any]:
     """Masking statistics of a batch, and the number of sentences in the whole text that are too long."""
     assert batch.positions is not None
-    actions = mask_actions(batch, objective.mask)
+    actions = mask_actions(batch, objective.mask_id)
     num_masked = int(np.count_nonzero(actions != ""))
     is_text_token = batch.positions != IGNORE_INDEX
     document_index = np.searchsorted(source.corpus.document_starts, np.maximum(batch.positions, 0), side="right")
@@ -67,8 +67,8 @@ def masking_stats(batch: Batch, source: Subset, objective: MaskedTokens) -> dict
         pairs, label_names = batch.targets["pair"], pair_label_names(objective)
         stats["pairs"] = {answer: int(np.count_nonzero(pairs == number)) for number, answer in enumerate(label_names)}
         stats["pairs_unasked"] = int(np.count_nonzero(pairs == IGNORE_INDEX))
-    if isinstance(objective.inner, DocSentences):
-        chunks = objective.inner.sentence_chunks(source)
+    if isinstance(objective.base_objective, DocSentences):
+        chunks = objective.base_objective.sentence_chunks(source)
         stats |= {"long_sentences": chunks.num_split, "tokens_left_away": chunks.num_dropped}
     return stats
 
@@ -385,7 +385,7 @@ def _build_rows(batch: Batch, tokenizer: Any, num_rows: int, objective: Objectiv
         targets = {}
     actions = np.full(batch.num_target_tokens, "")
     if isinstance(objective, MaskedTokens):
-        actions = mask_actions(batch, objective.mask)
+        actions = mask_actions(batch, objective.mask_id)
     labels_of_pairs = () if objective is None else pair_label_names(objective)
     label_names = {IGNORE_INDEX: None, **dict(enumerate(labels_of_pairs))}
     other_inputs, rows = per_token(inputs), []

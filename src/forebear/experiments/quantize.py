@@ -191,13 +191,13 @@ def _cost_on_examples(
     )
     float_metrics, int8_metrics = (task.evaluate(examples, run_predictions) for run_predictions in predictions)
     is_same = [
-        task.judge(example, a).predicted == task.judge(example, b).predicted
+        task.compare_to_gold(example, a).predicted == task.compare_to_gold(example, b).predicted
         for example, a, b in zip(examples, *predictions, strict=True)
     ]
     return {
         "on": name,
         "metrics": {} if data_files else {"dev": int8_metrics},
-        task.score: {"floats": float(float_metrics[task.score]), "integers": float(int8_metrics[task.score])},
+        task.metric: {"floats": float(float_metrics[task.metric]), "integers": float(int8_metrics[task.metric])},
         "same_answers": float(np.mean(is_same)),
         "examples": len(examples),
         "measuring_seconds": seconds,

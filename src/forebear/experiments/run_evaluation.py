@@ -55,7 +55,7 @@ def leakage_notes(run: RunFolder, source: LabeledSource) -> list[str]:
 
 def baseline_notes(plan: AdaptPlan, baseline: TaskBaseline, metrics: Mapping[str, Any]) -> list[str]:
     """A note if the run does not beat a baseline that is not trained."""
-    score = float(metrics[plan.task.score])
+    score = float(metrics[plan.task.metric])
     if score > baseline.score or score == 1 or metrics.get("entities") == 0:
         return []
     hint = "more examples may help"
@@ -77,10 +77,10 @@ def measure_on_examples(run: Run, plan: AdaptPlan) -> dict[str, Any]:
     """The task metric on each labeled split of the plan, and the latency of a single text."""
     task = run.task
     assert task is not None
-    metrics: dict[str, Any] = {"score": task.score}
+    metrics: dict[str, Any] = {"score": task.metric}
     for split in ("dev", "test"):
         if examples := [example for example in getattr(plan.labeled_data, split) if is_labeled(example)]:
-            metrics[split] = float(task.evaluate(examples, list(predict(run, examples)))[task.score])
+            metrics[split] = float(task.evaluate(examples, list(predict(run, examples)))[task.metric])
     seconds = []
     for example in plan.labeled_data.dev[:NUM_TIMED_EXAMPLES]:
         start = time.perf_counter()

@@ -465,8 +465,8 @@ class AdaptSetup:
         task, examples = self.plan.task, self.plan.labeled_data.dev[:MAX_EVAL_EXAMPLES]
         logits = predict_logits(self.learner.model, self.eval_examples)
         predictions = task.predictions(examples, self.eval_examples, logits)
-        score = float(task.evaluate(examples, predictions)[task.score])
-        return {task.score: score}, 1.0 - score
+        score = float(task.evaluate(examples, predictions)[task.metric])
+        return {task.metric: score}, 1.0 - score
 
     def train_model(self, run: RunFolder, callback: TrainingCallback, group: ProcessGroup) -> None:
         if self.vector_coverage is not None:

@@ -16,7 +16,7 @@ from forebear.inference.predictor_protocols import reject_nan
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
-    from forebear.nn.masked_token_predictor import MaskedLM
+    from forebear.nn.masked_token_predictor import MaskedTokenPredictor
 
 MAX_MASKS = 64  # maximum number of masks in a text
 
@@ -54,7 +54,9 @@ class _MaskSpan:
     count: int
 
 
-def fill_masks(masked_lm: MaskedLM, tokenizer: Tokenizer, text: str, *, top: int = 5, tokens: int = 1) -> FilledText:
+def fill_masks(
+    masked_lm: MaskedTokenPredictor, tokenizer: Tokenizer, text: str, *, top: int = 5, tokens: int = 1
+) -> FilledText:
     """Fill every blank: ____ stands for `tokens` masks, the mask token ([MASK], <mask>) for one.
 
     Adjacent masks form one blank of several tokens: [MASK][MASK] may be a Chinese word of two characters.
@@ -63,13 +65,13 @@ def fill_masks(masked_lm: MaskedLM, tokenizer: Tokenizer, text: str, *, top: int
         if value < 1:
             raise InputError(f"{name} is {value}", hint="give at least 1")
     text = replace_surrogates(text)
-    blanks = _find_blanks(text, tokenizer.id_to_token(masked_lm.mask), tokens)
+    blanks = _find_blanks(text, tokenizer.id_to_token(masked_lm.mask_id), tokens)
     num_masks = sum(blank.count for blank in blanks)
     if not num_masks:
-        raise no_blank_error(tokenizer, masked_lm.mask)
+        raise no_blank_error(tokenizer, masked_lm.mask_id)
     if num_masks > MAX_MASKS:
         raise InputError(f"{num_masks} tokens are hidden", hint=f"hide at most {MAX_MASKS} in one text")
-    row, positions = _encode_with_masks(text, blanks, tokenizer, masked_lm.mask)
+    row, positions = _encode_with_masks(text, blanks, tokenizer, masked_lm.mask_id)
     allowed = _allowed_tokens(text, blanks, tokenizer)
 
     def candidate(token_id: int, log_prob: float) -> TokenCandidate:
@@ -133,7 +135,7 @@ def _allowed_tokens(text: str, blanks: list[_MaskSpan], tokenizer: Tokenizer) ->
     return masks
 
 
-def _masked_log_probs(masked_lm: MaskedLM, row: np.ndarray, allowed: list[np.ndarray]) -> np.ndarray:
+def _masked_log_probs(masked_lm: MaskedTokenPredictor, row: np.ndarray, allowed: list[np.ndarray]) -> np.ndarray:
     """(masks, V) log-probabilities, normalized over the allowed tokens of each mask."""
     scores = reject_nan(np.asarray(masked_lm.mask_log_probs([row])[0], np.float64))
     scores = np.where(np.stack(allowed), scores, -np.inf)
@@ -141,7 +143,7 @@ def _masked_log_probs(masked_lm: MaskedLM, row: np.ndarray, allowed: list[np.nda
 
 
 def _fill_greedily(
-    masked_lm: MaskedLM, row: np.ndarray, positions: np.ndarray, allowed: list[np.ndarray]
+    masked_lm: MaskedTokenPredictor, row: np.ndarray, positions: np.ndarray, allowed: list[np.ndarray]
 ) -> list[tuple[int, float]]:
     """(id, log-probability) of each mask in text order, filled most confident first."""
     row, remaining = row.copy(), list(range(len(positions)))

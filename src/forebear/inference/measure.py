@@ -35,7 +35,7 @@ from forebear.objectives.masked_tokens import MaskedTokens, SingleTokens
 from forebear.tasks import metrics
 from forebear.tasks.classification import Classification
 from forebear.tasks.tagging import SequenceTagging
-from forebear.tasks.task import Judgment, Logits, Task, predict_logits
+from forebear.tasks.task import AnswerComparison, Logits, Task, predict_logits
 from forebear.tasks.task_batches import ExampleRows
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.inference.predictor_protocols import CausalLM
     from forebear.inference.run import Run
-    from forebear.nn.masked_token_predictor import MaskedLM
+    from forebear.nn.masked_token_predictor import MaskedTokenPredictor
 
 TEXT_UNITS = ("document", "sentence")
 
@@ -280,7 +280,7 @@ BATCH_TOKENS = 4096  # tokens
 
 
 def evaluate_masked_lm(
-    masked_lm: MaskedLM,
+    masked_lm: MaskedTokenPredictor,
     tokenizer: Tokenizer,
     objective: MaskedTokens,
     subset: Subset,
@@ -295,7 +295,7 @@ def evaluate_masked_lm(
     """
     require_same_tokenizer(subset, tokenizer)
     start_time = time.monotonic()
-    masking = replace(objective, units=SingleTokens(), masked=1.0, random=0.0)
+    masking = replace(objective, units=SingleTokens(), mask_fraction=1.0, random_fraction=0.0)
     num_steps = masking.steps(subset, BATCH_TOKENS)
     nats, num_correct, pair_correctness, target_counts = 0.0, 0, [], np.zeros(tokenizer.vocab_size, np.int64)
     for step in range(num_steps):
@@ -344,7 +344,7 @@ class Misprediction:
     """An example with a wrong prediction."""
 
     example: Example
-    judgment: Judgment
+    judgment: AnswerComparison
 
     def to_dict(self) -> dict[str, Any]:
         place = self.example.location
@@ -418,12 +418,14 @@ def evaluate_task(
     logits = predict_logits(run.network, rows, progress)
     predictions = task.predictions(examples, rows, logits)
     pairs = zip(examples, predictions, strict=True)
-    judged_examples = [Misprediction(example, task.judge(example, prediction)) for example, prediction in pairs]
+    judged_examples = [
+        Misprediction(example, task.compare_to_gold(example, prediction)) for example, prediction in pairs
+    ]
     mispredictions = [misprediction for misprediction in judged_examples if not misprediction.judgment.is_right]
     mispredictions.sort(key=lambda misprediction: -(misprediction.judgment.probability or 0.0))
     return TaskEvaluation(
         task.name,
-        task.score,
+        task.metric,
         _task_metrics(run, task, examples, predictions),
         task_calibration(task, rows, logits),
         tuple(mispredictions),

@@ -13,7 +13,7 @@ from forebear.errors import ForebearError, InputError
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import TokenEncoding, Tokenizer
-    from forebear.nn.masked_token_predictor import MaskedLM
+    from forebear.nn.masked_token_predictor import MaskedTokenPredictor
 
 # --- Protocols ---
 
@@ -81,7 +81,7 @@ class Seq2Seq(Protocol):
         """log P of each target token given its source and the tokens before it; `start` precedes the first."""
         ...
 
-    def begin(self, sources: Sequence[np.ndarray], start: int, max_tokens: int) -> DecodingState:
+    def start_decoding(self, sources: Sequence[np.ndarray], start: int, max_tokens: int) -> DecodingState:
         """Start decoding a sequence for each source from `start`, for up to `max_tokens` tokens."""
         ...
 
@@ -118,13 +118,13 @@ def oov_spelling_bits(num_tokens: int, num_bytes: int) -> float:
     return (num_tokens + num_bytes) * BITS_PER_SPELLED_BYTE
 
 
-def row_log_probs(predictor: CausalLM | MaskedLM, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
+def row_log_probs(predictor: CausalLM | MaskedTokenPredictor, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Scores of each row in float64; raises an error for NaN."""
     return _validated_log_probs(rows, predictor.score(rows))
 
 
 def row_log_probs_with_lengths(
-    predictor: CausalLM | MaskedLM, rows: Sequence[np.ndarray]
+    predictor: CausalLM | MaskedTokenPredictor, rows: Sequence[np.ndarray]
 ) -> tuple[list[np.ndarray], list[np.ndarray] | None]:
     """`row_log_probs`, and for n-gram models the length of the n-gram used for each token."""
     if not isinstance(predictor, NgramMatchingLM):

@@ -40,7 +40,7 @@ from forebear.inference.score_continuations import CountedSpan, is_masked_lm, sc
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.inference.predictor_protocols import CausalLM
-    from forebear.nn.masked_token_predictor import MaskedLM
+    from forebear.nn.masked_token_predictor import MaskedTokenPredictor
 
 ScoreUnit = Literal["total", "token", "byte"]
 FramedOptions = tuple[PromptFrame, tuple[str, ...]]  # and its wordings
@@ -137,7 +137,7 @@ class PromptOptions(TypedDict, total=False):
 
 
 def score_options(
-    scorer: CausalLM | MaskedLM,
+    scorer: CausalLM | MaskedTokenPredictor,
     tokenizer: Tokenizer,
     texts: str | Sequence[str],
     *,
@@ -194,10 +194,12 @@ def _label_framer(options: Sequence[AnswerOption], template: str | None, shots: 
     return lambda text: (parsed_template.frame(text), wordings), parsed_template.render_shots(shots, verbalizers)
 
 
-def _choice_framer(scorer: CausalLM | MaskedLM, tokenizer: Tokenizer, options: Sequence[AnswerOption]) -> Framer:
+def _choice_framer(
+    scorer: CausalLM | MaskedTokenPredictor, tokenizer: Tokenizer, options: Sequence[AnswerOption]
+) -> Framer:
     """A function that frames a text: at its blank (____ or mask token), or else at its end."""
     names = tuple(replace_surrogates(option.name) for option in options)
-    mask = f"|(?:{re.escape(tokenizer.id_to_token(scorer.mask))})+" if is_masked_lm(scorer) else ""
+    mask = f"|(?:{re.escape(tokenizer.id_to_token(scorer.mask_id))})+" if is_masked_lm(scorer) else ""
     pattern = re.compile(f"{BLANK_PATTERN.pattern}{mask}")
 
     def frame_text(text: str) -> FramedOptions:
@@ -221,7 +223,7 @@ def _is_apart(text: str, words: str) -> bool:
 class _PromptScorer:
     """Scores the options for each text: frames, log-probabilities, calibrated probabilities."""
 
-    scorer: CausalLM | MaskedLM
+    scorer: CausalLM | MaskedTokenPredictor
     tokenizer: Tokenizer
     options: tuple[AnswerOption, ...]
     framer: Framer

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from forebear.inference.similarity import OutlierResult, SentenceNeighbors, Similarity
     from forebear.inference.translate import TranslatedText, TranslationOptions
     from forebear.nn.encoder import Encoder
-    from forebear.nn.masked_token_predictor import MaskedLM
+    from forebear.nn.masked_token_predictor import MaskedTokenPredictor
     from forebear.nn.model import Model
     from forebear.tasks.classification import LabelPrediction
     from forebear.tasks.multiple_choice import ChoicePrediction
@@ -135,18 +135,18 @@ class LoadedRun:
         self._require_head("next", "does not predict the next token")
         if self.folder.spec.learning == "counting":
             return self.network
-        from forebear.nn.next_token_predictors import causal_lm_for
+        from forebear.nn.next_token_predictors import next_token_predictor_for
 
-        return causal_lm_for(self.network)
+        return next_token_predictor_for(self.network)
 
     @cached_property
-    def masked_lm(self) -> MaskedLM:
+    def masked_lm(self) -> MaskedTokenPredictor:
         """The masked language model behind fill, and behind score and measure as pseudo-likelihood."""
         self._require_head("token", "does not find hidden tokens")
-        from forebear.nn.masked_token_predictor import MaskedLM
+        from forebear.nn.masked_token_predictor import MaskedTokenPredictor
 
         start, end, mask = (self.tokenizer.special_roles[role] for role in ("start", "end", "mask"))
-        return MaskedLM(self.network, start=start, end=end, mask=mask)
+        return MaskedTokenPredictor(self.network, start_id=start, end_id=end, mask_id=mask)
 
     @cached_property
     def translator(self) -> Seq2Seq:
@@ -178,7 +178,7 @@ class LoadedRun:
         return PooledTexts(word_matcher(self))
 
     @property
-    def scorer(self) -> CausalLM | MaskedLM:
+    def scorer(self) -> CausalLM | MaskedTokenPredictor:
         """The masked or causal language model that scores the tokens of a text."""
         return self.masked_lm if "token" in self.heads else self.predictor
 

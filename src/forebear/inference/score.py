@@ -28,7 +28,7 @@ from forebear.statistical.ngram.language_model import NgramModel
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import TokenEncoding, Tokenizer
     from forebear.inference.predictor_protocols import CausalLM
-    from forebear.nn.masked_token_predictor import MaskedLM
+    from forebear.nn.masked_token_predictor import MaskedTokenPredictor
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class ScoredText:
 
 
 def score_texts(
-    predictor: CausalLM | MaskedLM, tokenizer: Tokenizer, texts: str | Sequence[str], *, ends: bool = False
+    predictor: CausalLM | MaskedTokenPredictor, tokenizer: Tokenizer, texts: str | Sequence[str], *, ends: bool = False
 ) -> list[ScoredText]:
     """Score each text by itself from the start of a text; with `ends`, its end is scored too.
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from forebear.data.tokenizers.tokenizer import TokenEncoding, Tokenizer
     from forebear.inference.predictor_protocols import CausalLM
-    from forebear.nn.masked_token_predictor import MaskedLM
+    from forebear.nn.masked_token_predictor import MaskedTokenPredictor
 
 BRANCH_BATCH = 64  # continuations scored together: bounds memory, does not affect results
 
@@ -100,7 +100,7 @@ class CountedSpan:
 
 
 def score_wordings(
-    scorer: CausalLM | MaskedLM, tokenizer: Tokenizer, prompts: Sequence[FittedPrompt]
+    scorer: CausalLM | MaskedTokenPredictor, tokenizer: Tokenizer, prompts: Sequence[FittedPrompt]
 ) -> list[list[CountedSpan]]:
     """Each wording of each prompt, scored in common batches."""
     groups = [
@@ -114,7 +114,7 @@ def score_wordings(
     return [[replace(span, log_prob=next(log_probs) - span.spelling_nats) for span in group] for group in groups]
 
 
-def is_masked_lm(scorer: CausalLM | MaskedLM) -> TypeIs[MaskedLM]:
+def is_masked_lm(scorer: CausalLM | MaskedTokenPredictor) -> TypeIs[MaskedTokenPredictor]:
     """Whether the scorer is a masked language model."""
     return scorer.is_pseudo_likelihood
 
@@ -176,7 +176,7 @@ def _causal_log_probs(predictor: CausalLM, tokenizer: Tokenizer, spans: Sequence
     return log_probs
 
 
-def _masked_log_probs(masked_lm: MaskedLM, spans: Sequence[CountedSpan]) -> np.ndarray:
+def _masked_log_probs(masked_lm: MaskedTokenPredictor, spans: Sequence[CountedSpan]) -> np.ndarray:
     """Score a copy for each token, masked from it to the last token of the words."""
     positions = [
         (span_index, position) for span_index, span in enumerate(spans) for position in range(span.begin, span.end)
@@ -187,8 +187,8 @@ def _masked_log_probs(masked_lm: MaskedLM, spans: Sequence[CountedSpan]) -> np.n
         rows, targets = [], []
         for span_index, position in batch:
             span = spans[span_index]
-            row = np.concatenate(([masked_lm.start], span.ids, [masked_lm.end])).astype(np.int64)
-            row[position + 1 : span.end + 1] = masked_lm.mask
+            row = np.concatenate(([masked_lm.start_id], span.ids, [masked_lm.end_id])).astype(np.int64)
+            row[position + 1 : span.end + 1] = masked_lm.mask_id
             target = np.full(len(row), -1, np.int64)
             target[position + 1] = span.ids[position]
             rows.append(row)

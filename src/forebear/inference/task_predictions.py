@@ -42,7 +42,7 @@ def format_predictions(run: Run, examples: Iterable[Any], progress: ProgressFn |
 
 def labeled_examples(run: Run, texts: str | Sequence[str] | Sequence[tuple[str, str]]) -> list[LabeledExample]:
     """Texts or text pairs as unlabeled examples; InputError if the task expects the other."""
-    num_texts: int = cast(Any, run.task).texts
+    num_texts: int = cast(Any, run.task).num_texts
     inputs = [texts] if isinstance(texts, str) else list(texts)
     if num_texts == 2 and isinstance(texts, tuple) and len(texts) == 2 and all(isinstance(item, str) for item in texts):
         inputs = [cast(tuple[str, str], texts)]

@@ -125,7 +125,7 @@ def translate_texts(
         batch = [rows[index] for index in row_indices]
         max_lengths = [length or int(MAX_LENGTH_RATIO * len(row)) + EXTRA_LENGTH for row in batch]
         max_lengths = [min(max_length, translator.max_length) for max_length in max_lengths]
-        state = translator.begin(batch, target_eos, max(max_lengths))
+        state = translator.start_decoding(batch, target_eos, max(max_lengths))
         found_hypotheses = beam_search(state, len(batch), end_id=target_eos, lengths=max_lengths, **options)
         hypotheses.update(zip(row_indices, found_hypotheses, strict=True))
         if progress is not None:

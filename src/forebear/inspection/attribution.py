@@ -169,7 +169,7 @@ def _make_example(run: Run, text: str | Sequence[str]) -> Example:
         return task_predictions.question_examples(texts[0], texts[1])[0]
     if task_name == "choice":
         return task_predictions.choice_examples(texts[0], texts[1:])[0]
-    num_texts = 1 if run.task is None else run.task.texts
+    num_texts = 1 if run.task is None else run.task.num_texts
     if len(texts) != num_texts:
         expected, hint = ("pairs of texts", "give two") if num_texts == 2 else ("single texts", "give one")
         raise InputError(f"this run is about {expected}, and {len(texts)} came", hint=hint)

@@ -143,15 +143,16 @@ def _masked_position(run: Run, text: str, mask_number: int | None) -> tuple[np.n
     from forebear.inference.fill import mask_blanks, no_blank_error
 
     masked_lm = run.masked_lm
-    row, positions = mask_blanks(text, run.tokenizer, masked_lm.mask)
+    row, positions = mask_blanks(text, run.tokenizer, masked_lm.mask_id)
     if not len(positions):
-        raise no_blank_error(run.tokenizer, masked_lm.mask)
+        raise no_blank_error(run.tokenizer, masked_lm.mask_id)
     if len(row) > masked_lm.max_text_tokens:
         message = f"{len(row):,} tokens do not fit into a row of {masked_lm.max_text_tokens:,}"
         raise InputError(message, hint="give a shorter text")
     resolved_number = resolve_number(1 if mask_number is None else mask_number, len(positions), "hidden token")
-    row = np.concatenate(([masked_lm.start], row, [masked_lm.end])).astype(np.int64)
-    return row, int(positions[resolved_number - 1]) + 1
+    return np.concatenate(([masked_lm.start_id], row, [masked_lm.end_id])).astype(np.int64), int(
+        positions[resolved_number - 1]
+    ) + 1
 
 
 def _layer_log_probs(run: Run, head: str, row: np.ndarray, position: int) -> list[np.ndarray]:

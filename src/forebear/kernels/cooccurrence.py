@@ -1,6 +1,6 @@
 """Counting co-occurrences within a window, word by word: compiled loops and their numpy reference.
 
-A text is word ids with UNIT_BORDER between units of text. Two words of a unit at distance `d` add `weights[d - 1]` to
+A text is word ids with UNIT_BOUNDARY between units of text. Two words of a unit at distance `d` add `weights[d - 1]` to
 each other's count. These weights are integers, so sums are exact and independent of order and partitioning.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from forebear.kernels.jit import compile_kernel
 
-UNIT_BORDER = -1  # between units of text
+UNIT_BOUNDARY = -1  # between units of text
 FLAGS_PER_WORD = 8  # flags read at a time
 
 
@@ -37,12 +37,12 @@ def count_rows_reference(
     text: np.ndarray, num_words: int, weights: np.ndarray, first: int, last: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows, columns and weighted counts (n,) of the words at positions `first` to `last`, sorted by row and column."""
-    units, positions = np.cumsum(text == UNIT_BORDER), np.arange(len(text))
+    units, positions = np.cumsum(text == UNIT_BOUNDARY), np.arange(len(text))
     keys, weight_parts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for distance, weight in enumerate(weights.tolist(), start=1):
         left, right = positions[:-distance], positions[distance:]
         # A border counts to the unit that follows it.
-        same_unit = (units[left] == units[right]) & (text[left] != UNIT_BORDER)
+        same_unit = (units[left] == units[right]) & (text[left] != UNIT_BOUNDARY)
         for centre, context in ((left[same_unit], right[same_unit]), (right[same_unit], left[same_unit])):
             in_range = (centre >= first) & (centre < last)
             keys.append(text[centre[in_range]].astype(np.int64) * num_words + text[context[in_range]])

@@ -32,9 +32,7 @@ class DotProductScore(nn.Module):
 
 
 class BilinearScore(nn.Module):
-    """qᵀWk with learned W (Luong). `scaled` divides by √d, so that one training step does not change the scores too
-    much.
-    """
+    """qᵀWk with learned W (Luong). `scaled` divides by √d, so that a training step changes the scores less."""
 
     def __init__(self, query_size: int, key_size: int, *, scaled: bool = False) -> None:
         super().__init__()

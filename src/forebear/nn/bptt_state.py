@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-State = tuple[Tensor, ...]
+LayerState = tuple[Tensor, ...]
 
 
 class BPTTState:
@@ -17,11 +17,11 @@ class BPTTState:
     """
 
     def __init__(self) -> None:
-        self._states: list[list[Tensor]] = []  # per layer, the parts of its state: (streams, ·)
+        self._states: list[list[Tensor]] = []  # per layer, the tensors of its state: (streams, ·)
         self._staged: list[list[Tensor]] = []
 
-    def states_for(self, streams: Tensor, fresh: Tensor, zeros: Sequence[State]) -> list[State]:
-        """Initial states of these streams: zeros where a stream is fresh or unseen."""
+    def states_for(self, streams: Tensor, fresh: Tensor, zeros: Sequence[LayerState]) -> list[LayerState]:
+        """Initial states of these streams: zeros where `fresh` is true or no state is stored."""
         if not self._states:
             return list(zeros)
         is_continued = (~fresh.bool())[:, None]
@@ -30,7 +30,7 @@ class BPTTState:
             for parts, layer in zip(self._states, zeros, strict=True)
         ]
 
-    def stage(self, streams: Tensor, states: Sequence[State]) -> None:
+    def stage(self, streams: Tensor, states: Sequence[LayerState]) -> None:
         """Stage the final states of these streams."""
         num_streams = int(streams.max()) + 1
         if not self._staged:

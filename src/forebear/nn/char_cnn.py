@@ -19,7 +19,7 @@ from forebear.nn.layers import deferred_embedding, deferred_linear, set_initial_
 
 MAX_WORDS_PER_BATCH = 1024  # words per batch when the whole vocabulary is embedded
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
-PROJECTION_INIT_SCALE = 8.0  # vectors of words are similar at first: their differences must not start too small
+PROJECTION_INIT_SCALE = 8.0  # word vectors are similar at first: a larger scale separates them
 HIGHWAY_GATE_BIAS = -2.0  # highway gates start mostly closed (carry)
 
 
@@ -42,7 +42,7 @@ class CharCNNEmbedding(TokenVectors):
     char_ids      character ids of the vocabulary
     width         D
     char_size     size of a character vector
-    filters       (width, number) of each group of filters
+    filters       (width, number) of the filters of each width
     num_highways  number of highway layers
     """
 
@@ -60,12 +60,12 @@ class CharCNNEmbedding(TokenVectors):
     ) -> None:
         super().__init__()
         self.char_ids, self.width, self.activation = char_ids, width, activation  # pyright: ignore[reportIncompatibleVariableOverride]
-        self.filter_widths = [span for span, _ in filters]
+        self.filter_widths = [filter_width for filter_width, _ in filters]
         self.character = deferred_embedding(NUM_SYMBOLS, char_size, init_std=1.0)
-        self.filters = nn.ModuleList(deferred_linear(span * char_size, count) for span, count in filters)
-        inner = sum(count for _, count in filters)
-        self.highways = nn.ModuleList(Highway(inner) for _ in range(num_highways))
-        self.project = deferred_linear(inner, width, scale=PROJECTION_INIT_SCALE)
+        self.filters = nn.ModuleList(deferred_linear(size * char_size, count) for size, count in filters)
+        num_features = sum(count for _, count in filters)
+        self.highways = nn.ModuleList(Highway(num_features) for _ in range(num_highways))
+        self.project = deferred_linear(num_features, width, scale=PROJECTION_INIT_SCALE)
 
     @property
     def vocab_size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -80,9 +80,8 @@ class CharCNNEmbedding(TokenVectors):
     @in_inference_mode
     def word_table(self, token_ids: np.ndarray) -> np.ndarray:
         """(N, D) vectors of the tokens with these ids, computed in batches."""
-        id_batches = [
-            token_ids[start : start + MAX_WORDS_PER_BATCH] for start in range(0, len(token_ids), MAX_WORDS_PER_BATCH)
-        ]
+        starts = range(0, len(token_ids), MAX_WORDS_PER_BATCH)
+        id_batches = [token_ids[start : start + MAX_WORDS_PER_BATCH] for start in starts]
         vectors = [self.embed_words(self.char_ids.char_rows(ids)).float().cpu().numpy() for ids in id_batches]
         return np.concatenate(vectors) if vectors else np.empty((0, self.width), np.float32)
 
@@ -100,8 +99,8 @@ class CharCNNEmbedding(TokenVectors):
         char_tensor = torch.from_numpy(char_ids[:, :num_positions].astype(np.int64)).to(device)
         x = self.character(char_tensor.flatten()).view(*char_tensor.shape, -1)  # (N, L, symbol)
         features = [
-            self._max_over_positions(x, span, layer)
-            for span, layer in zip(self.filter_widths, self.filters, strict=True)
+            self._max_over_positions(x, filter_width, layer)
+            for filter_width, layer in zip(self.filter_widths, self.filters, strict=True)
         ]
         x = ACTIVATIONS[self.activation](torch.cat(features, 1))
         for highway in self.highways:
@@ -114,5 +113,5 @@ class CharCNNEmbedding(TokenVectors):
 
         The activation is monotonic, so it is applied after the maximum: there are far fewer words than positions.
         """
-        windows = x.unfold(1, filter_width, 1).transpose(2, 3)  # (N, L - span + 1, span, symbol)
+        windows = x.unfold(1, filter_width, 1).transpose(2, 3)  # (N, L - k + 1, k, symbol), k is the filter width
         return filters(windows.flatten(2).flatten(0, 1)).view(len(x), windows.shape[1], -1).amax(1)  # pyright: ignore

@@ -37,7 +37,7 @@ class CRFLayer(nn.Module):
         self.transition_bias = nn.Parameter(torch.empty(num_labels, num_labels, device="meta"))
         self.start_bias = nn.Parameter(torch.empty(num_labels, device="meta"))
         self.end_bias = nn.Parameter(torch.empty(num_labels, device="meta"))
-        # Derived from the label names, so neither learned nor saved.
+        # Derived from the label names, hence neither learned nor saved.
         self._mask_scores = tuple(
             np.where(allowed, 0.0, FORBIDDEN_SCORE) for allowed in (allowed_transitions, allowed_starts, allowed_ends)
         )
@@ -84,7 +84,7 @@ class CRFLayer(nn.Module):
             like.device,
             like.dtype,
         ):
-            self._mask_tensors = tuple(torch.from_numpy(cost).to(like) for cost in self._mask_scores)
+            self._mask_tensors = tuple(torch.from_numpy(scores).to(like) for scores in self._mask_scores)
         transition_mask, start_mask, end_mask = self._mask_tensors
         return (
             self.transition_bias.to(like) + transition_mask,
@@ -95,13 +95,13 @@ class CRFLayer(nn.Module):
 
 @dataclass(frozen=True)
 class _CRFTimeOrder:
-    """Time order of the words of packed sequences, and where each time step begins."""
+    """Time order of the words of packed sequences, and the start of each time step."""
 
     words: Tensor  # word indices in time order
     sizes: tuple[int, ...]  # number of sequences at each time step
     offsets: np.ndarray  # start of each time step
     ranks: np.ndarray  # rank of each sequence by length, longest 0
-    lengths: np.ndarray  # of each row
+    lengths: np.ndarray  # of each sequence
 
     @classmethod
     def of(cls, lengths: Sequence[int], device: torch.device) -> _CRFTimeOrder:
@@ -163,7 +163,7 @@ class _CRFLossFunction(torch.autograd.Function):
         )
         ctx.save_for_backward(emissions, transitions, end, tags, alpha, previous, last_words)
         ctx.order = order
-        # Summed word by word, so that no difference of two large sums is taken.
+        # Differences are summed word by word: the difference of two large sums would lose precision.
         return (maxima - path_scores).sum() + ((alpha[last_words] + end).logsumexp(1) - end[tags[last_words]]).sum()
 
     @staticmethod
@@ -186,7 +186,7 @@ def _forward_scores(
 ) -> tuple[Tensor, Tensor]:
     """(N, K) log weight of all prefixes that end in each label, minus (N,) the maximum of the word.
 
-    Maxima are subtracted at each step: over a long sequence their sum would swallow the digits.
+    Maxima are subtracted at each step: the scores of a long sequence would otherwise lose precision.
     """
     alpha, maxima, weights = torch.empty_like(emissions), torch.empty_like(emissions[:, 0]), transitions.exp()
     score = emissions[: order.num_rows] + start
@@ -231,7 +231,5 @@ def _min_weight(like: Tensor) -> float:
 
 
 def _to_double(emissions: Tensor) -> Tensor:
-    """Double precision, which the products of very small weights need."""
-    return (
-        emissions.float() if emissions.device.type == "mps" else emissions.double()
-    )  # Apple's GPUs have no double precision
+    """Double precision, which products of very small weights need; single precision on Apple's GPUs, which lack it."""
+    return emissions.float() if emissions.device.type == "mps" else emissions.double()

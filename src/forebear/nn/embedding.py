@@ -31,7 +31,7 @@ class SinusoidalPositions(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> SinusoidalPositions:
         values = self.weight
         super()._apply(fn, recurse)
-        if self.weight.is_meta:  # the values would be lost
+        if self.weight.is_meta:  # values on the meta device would be lost
             self.weight = values
         return self
 
@@ -40,11 +40,9 @@ def make_position_table(placing: PositionKind, num_positions: int, width: int) -
     """A module whose `weight` holds (positions, width) vectors; zeros for "none"."""
     if placing == "learned":
         return deferred_embedding(num_positions, width)
-    return SinusoidalPositions(
-        sinusoid_table(num_positions, width)
-        if placing == "sinusoid"
-        else torch.zeros(num_positions, width, device="cpu")
-    )
+    if placing == "sinusoid":
+        return SinusoidalPositions(sinusoid_table(num_positions, width))
+    return SinusoidalPositions(torch.zeros(num_positions, width, device="cpu"))
 
 
 def sinusoid_table(num_positions: int, width: int) -> Tensor:
@@ -53,9 +51,8 @@ def sinusoid_table(num_positions: int, width: int) -> Tensor:
     A shift by a fixed distance rotates each pair of dimensions by a fixed angle, so it is a linear map.
     """
     even_dimensions = torch.arange(0, width, 2, dtype=torch.float64, device="cpu")
-    angles = torch.arange(num_positions, dtype=torch.float64, device="cpu")[:, None] / MAX_PERIOD ** (
-        even_dimensions / width
-    )
+    positions = torch.arange(num_positions, dtype=torch.float64, device="cpu")
+    angles = positions[:, None] / MAX_PERIOD ** (even_dimensions / width)
     return torch.stack((angles.sin(), angles.cos()), 2).flatten(1)[:, :width].float()
 
 
@@ -64,7 +61,7 @@ class InputEmbedding(TokenVectors):
 
     placing   "learned", "sinusoid" (the Transformer paper), or "none": bidirectional encoders then ignore word order
     num_segments  number of segment ids; a text without segment ids is all segment 0
-    scale     factor of the token vectors: √width in the Transformer, beside sinusoids of amplitude 1
+    scale     factor of the token vectors: √width in the Transformer, whose sinusoids have amplitude 1
     """
 
     def __init__(
@@ -107,12 +104,9 @@ class InputEmbedding(TokenVectors):
         """Positions restart at each sequence."""
         if self.placing == "none":
             return x
-        first_length = lengths[0]
-        weight = self.position.weight.to(x.device)  # sinusoids stay real when the model is on the meta device
-        if all(
-            length == first_length for length in lengths
-        ):  # the gradient of a broadcast sum is cheaper than a scatter
-            return (x.view(len(lengths), first_length, -1) + weight[:first_length]).view(x.shape)
+        weight = self.position.weight.to(x.device)  # sinusoids keep their values when the model is on the meta device
+        if len(set(lengths)) == 1:  # the gradient of a broadcast sum is cheaper than a scatter
+            return (x.view(len(lengths), lengths[0], -1) + weight[: lengths[0]]).view(x.shape)
         return x + embedding_lookup(weight, position_ids(lengths, x.device))
 
 

@@ -33,7 +33,7 @@ IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {"gelu": torch.ops.aten.gelu_,
 
 
 def pack_for_batch(model: Model, num_tokens: int) -> Model:
-    """The model with packed weights if that pays off for this many tokens; it must not be trained meanwhile."""
+    """The model with packed weights if that pays off for this many tokens; weights are copied, so do not train it."""
     encoder = model.encoder
     if (
         num_tokens < MIN_PACKED_TOKENS
@@ -43,11 +43,9 @@ def pack_for_batch(model: Model, num_tokens: int) -> Model:
         return model
     is_compiled = any("feedforward" in vars(block) for block in encoder.blocks)  # see compile_blocks
     num_bytes = sum(value.numel() * value.element_size() for value in encoder.blocks.parameters())
-    return (
-        model
-        if is_compiled or num_bytes > MAX_COPIED_BYTES
-        else Model(PackedEncoder(encoder), dict(model.heads.items())).eval()
-    )
+    if is_compiled or num_bytes > MAX_COPIED_BYTES:
+        return model
+    return Model(PackedEncoder(encoder), dict(model.heads.items())).eval()
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ class PackedEncoderBlock:
 
     def _attention_output(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
         attention = self.block.attention
-        return self.output(attend(self.query_key_value(x), lengths, attention.heads, past_only=attention.past_only))
+        return self.output(attend(self.query_key_value(x), lengths, attention.heads, is_causal=attention.is_causal))
 
     def _feed_forward_output(self, x: Tensor) -> Tensor:
         name = self.block.activation
@@ -103,9 +101,8 @@ class PackedEncoder(Encoder):
         layers = [x if encoder.project is None else encoder.project(x)]
         for index in range(self.depth):
             packed = self._packed_blocks[index % len(self._packed_blocks)]
-            is_partial = (
-                positions is not None and index == self.depth - 1
-            )  # few tokens: the unpacked block handles positions
+            # The last layer may be needed at few positions: only the unpacked block takes them.
+            is_partial = positions is not None and index == self.depth - 1
             layers.append(packed.block(layers[-1], rows, positions) if is_partial else packed(layers[-1], rows))
         if encoder.final_norm is not None:
             layers[-1] = encoder.final_norm(layers[-1])
@@ -121,21 +118,19 @@ def _pack_block(block: TransformerBlock) -> PackedEncoderBlock:
 # --- Batches by length ---
 
 
-BATCH_TOKENS = (
-    2048  # tokens in one batch: enough for the processor, and the activations between layers stay in its cache
-)
+BATCH_TOKENS = 2048  # tokens in a batch: enough for the processor, and activations between layers fit its cache
 
 
 def length_batches(lengths: Sequence[int]) -> Iterator[list[int]]:
     """Indices of sequences, longest first, in batches of about `BATCH_TOKENS` tokens; equal lengths are neighbors."""
     batch: list[int] = []
     size = 0
-    for number in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
-        if batch and size + lengths[number] > BATCH_TOKENS:
+    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
+        if batch and size + lengths[index] > BATCH_TOKENS:
             yield batch
             batch, size = [], 0
-        batch.append(number)
-        size += lengths[number]
+        batch.append(index)
+        size += lengths[index]
     if batch:
         yield batch
 
@@ -157,7 +152,7 @@ def to_tensor(model: Model, array: np.ndarray) -> Tensor:
 def compile_blocks(model: Model) -> None:
     """Compile the feed-forward layers of a Transformer for any number of tokens, and run them once.
 
-    Attention is not compiled: it is called per run of equally long sequences, and every new batch would recompile it.
+    Attention is not compiled: it is called per group of equally long sequences, and each new batch would recompile it.
     """
     os.environ.setdefault("PYTHONSAFEPATH", "1")  # torch's compile workers must not import from the working directory
     encoder = model.encoder
@@ -185,8 +180,8 @@ def token_vectors(model: Model, rows: Sequence[np.ndarray], mixture: Mapping[int
     """(n, D) for each sequence: Σ weight · layer over the `mixture`; layer 0 is the embedding, -1 the last."""
     vectors: list[np.ndarray] = [np.empty(0)] * len(rows)
     for batch, states in _mixed_batches(model, rows, mixture):
-        rows_states = states.float().cpu().split([len(rows[index]) for index in batch])
-        for index, row_vectors in zip(batch, rows_states, strict=True):
+        row_states = states.float().cpu().split([len(rows[index]) for index in batch])
+        for index, row_vectors in zip(batch, row_states, strict=True):
             vectors[index] = row_vectors.numpy()
     return vectors
 

@@ -1,4 +1,4 @@
-"""Encoder interface: hidden states of all layers, BPTT state carried between steps, and the scalar mix of layers.
+"""Interfaces of encoders, embeddings and token heads, and the hidden states that an encoder returns.
 
 Shape letters, used throughout `nn`:
     B sequences of a batch · n tokens of one sequence · T tokens of all sequences, packed without padding
@@ -44,7 +44,7 @@ class States:
     """
 
     layers: list[Tensor]
-    lengths: tuple[int, ...]  # of the B rows; their sum is T
+    lengths: tuple[int, ...]  # of the B sequences; their sum is T
     positions: Tensor | None = None
     groups: Tensor | None = None
 
@@ -106,7 +106,7 @@ class Encoder(nn.Module):
 class EncoderDecoderBase(Encoder):
     """An encoder of the source and a decoder of the target, stored as `reader` and `writer`.
 
-    The states are the decoder's, for the same heads as other encoders.
+    The states are the decoder's, so that the same heads can be used as with other encoders.
     """
 
     has_decoder = True
@@ -133,7 +133,7 @@ class EncoderDecoderBase(Encoder):
 
 
 class TokenHead(nn.Module):
-    """A head that answers at each token and is trained at the supervised ones."""
+    """A head with an output for each token, trained at the supervised ones."""
 
     def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor | None:
         """(n,) indices of the tokens whose last-layer vectors are needed for the target, or for inference if it is

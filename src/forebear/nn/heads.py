@@ -82,7 +82,7 @@ class LMHead(TokenHead, Initializable):
         return self.logits_from(self.transform_states(states.last))
 
     def logits_from(self, x: Tensor) -> Tensor:
-        """(T, D) after `transform_states` → (T, V) logits."""
+        """(T, D), the output of `transform_states` → (T, V) logits."""
         return self.embedding.logits(x, self.bias)
 
     def log_probs(self, x: Tensor, target: Tensor) -> Tensor:
@@ -117,21 +117,22 @@ class PoolerHead(nn.Module):
 
     def forward(self, states: States) -> Tensor:
         """(B, num_classes) logits."""
-        return self.choose(torch.tanh(self.pool(states.last_at(first_token_ids(states.lengths, states.last.device)))))
+        first = states.last_at(first_token_indices(states.lengths, states.last.device))
+        return self.choose(torch.tanh(self.pool(first)))
 
     def loss(self, states: States, target: Tensor) -> Tensor:
         """Cross-entropy summed over labeled sequences."""
         is_supervised = target >= 0
-        first = states.last_at(first_token_ids(states.lengths, target.device)[is_supervised])
+        first = states.last_at(first_token_indices(states.lengths, target.device)[is_supervised])
         logits = self.choose(torch.tanh(self.pool(first)))
         return functional.cross_entropy(logits.float(), target[is_supervised], reduction="sum")
 
     def supervised_positions(self, lengths: tuple[int, ...], target: Tensor | None) -> Tensor:
-        first = first_token_ids(lengths, self.choose.weight.device)
+        first = first_token_indices(lengths, self.choose.weight.device)
         return first if target is None else first[target >= 0]
 
 
-def first_token_ids(lengths: Sequence[int], device: torch.device) -> Tensor:
+def first_token_indices(lengths: Sequence[int], device: torch.device) -> Tensor:
     """(B,) index of each sequence's first token."""
     return torch.tensor(list(accumulate(lengths, initial=0))[:-1], device=device)
 
@@ -143,7 +144,7 @@ LabelType = Literal["one", "several", "number"]
 
 
 class _TaskHead(nn.Module):
-    """Base of task heads: they read the last layer, or a scalar mix of all, through dropout."""
+    """Base of task heads; their input is the last layer or a scalar mix of all layers, with dropout."""
 
     def __init__(self, mixture: ScalarMix | None, dropout: float) -> None:
         super().__init__()
@@ -182,9 +183,8 @@ class PooledHead(_TaskHead):
         super().__init__(mixture, dropout)
         self.pooling = pooling
         self.pool = deferred_linear(width, width) if dense else None
-        self.choose = deferred_linear(
-            width, num_classes, bias=pooling != "last"
-        )  # GPT's paper has softmax(hW) without a bias
+        # GPT's paper has softmax(hW) without a bias.
+        self.choose = deferred_linear(width, num_classes, bias=pooling != "last")
 
     def pool_rows(self, states: States) -> Tensor:
         """(B, D)."""
@@ -207,7 +207,7 @@ class PooledHead(_TaskHead):
 
     def _pooled_positions(self, lengths: tuple[int, ...]) -> Tensor:
         device = self.choose.weight.device
-        first = first_token_ids(lengths, device)
+        first = first_token_indices(lengths, device)
         return first if self.pooling == "first" else first + torch.tensor(lengths, device=device) - 1
 
 
@@ -335,6 +335,6 @@ def pad_scores(scores: Tensor, lengths: tuple[int, ...]) -> Tensor:
 
 
 def group_means(x: Tensor, groups: Tensor, num_groups: int) -> Tensor:
-    """(n, D) → (count, D): mean vector of each group."""
+    """(n, D) → (num_groups, D): mean vector of each group."""
     sums = x.new_zeros(num_groups, x.shape[1]).index_add(0, groups, x)
     return sums / torch.bincount(groups, minlength=num_groups).clamp(min=1)[:, None]

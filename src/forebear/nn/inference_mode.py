@@ -1,4 +1,4 @@
-"""torch's inference mode, left for certain when Ctrl-C ends the code inside."""
+"""torch's inference mode, which is always left when Ctrl-C interrupts the code inside."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 
 
 def inference_mode(enabled: bool = True) -> torch._C._InferenceMode:
-    """A context in which tensors record no gradients; with False, one in which they do, whatever surrounds it.
+    """A context without gradients; with False, one with gradients, even inside an inference mode.
 
     `torch.inference_mode` enters and leaves in Python functions. An interrupt at the beginning of the second one leaves
     the thread without gradients for good, and later training fails. This is the native context that torch wraps:

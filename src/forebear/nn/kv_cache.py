@@ -42,7 +42,7 @@ class PackedCrossAttention:
 
 @dataclass(frozen=True)
 class PackedDecoderBlock:
-    """A block as plain functions: calling modules costs as much time as a small model's arithmetic."""
+    """A block as functions: calling modules takes as much time as a small model's arithmetic."""
 
     attention_norm: NormValues
     query_key_value: LinearFn
@@ -54,7 +54,7 @@ class PackedDecoderBlock:
 
 
 class IncrementalDecoder(PackedDecoder):
-    """A causal Transformer and its LM head with packed weights. The model must not be trained meanwhile."""
+    """A causal Transformer and its LM head with packed weights. The model must not be trained while decoding."""
 
     def __init__(self, encoder: Transformer, head: LMHead) -> None:
         self.encoder, self.head = encoder, head
@@ -139,19 +139,17 @@ class SourceRows:
         self._assign_slots()
 
     def pad(self, x: Tensor) -> Tensor:
-        """(T, D) of all source tokens → (S, m, D), zero-padded. Before any source is dropped."""
+        """(T, D) of all source tokens → (S, m, D), zero-padded. Only valid before a source is dropped."""
         padded_states = x.new_zeros((self.mask.numel(), x.shape[1]))
         padded_states[self.mask.flatten().nonzero().squeeze(1).to(x.device)] = x
         return padded_states.view(*self.mask.shape, -1)
 
     def select(self, rows: np.ndarray) -> Tensor | None:
-        """Keep these sequences. Sources without sequences are dropped; if any are, returns the indices of the remaining
-        ones.
-        """
+        """Keep these sequences and drop sources without any; returns the remaining sources, or None if all remain."""
         self._source_ids = self._source_ids[rows]
         return self._assign_slots() if len(rows) else None
 
-    def same_source(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+    def have_same_source(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
         """Whether each sequence has the same source as the other."""
         return self._source_ids[rows] == self._source_ids[others]
 
@@ -210,9 +208,9 @@ class EncoderMemory:
             self._keys_values = [(key[remaining], value[remaining]) for key, value in self._keys_values]
             self._mask = None if self._mask is None else self._mask[remaining]
 
-    def same_source(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+    def have_same_source(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
         """Whether each sequence has the same source as the other."""
-        return self._sources.same_source(rows, others)
+        return self._sources.have_same_source(rows, others)
 
     def cross_attend(self, layer_index: int, cross: PackedCrossAttention, x: Tensor) -> Tensor:
         """(B, D) cross-attention output of layer `layer_index`, for one token per sequence."""
@@ -256,7 +254,7 @@ class TransformerDecodingState:
 
     The cache is right-aligned: all sequences write to the same slot, and shorter ones have masked slots in front, so
     sequences of unequal length need no scattered writes. A sequence that fills the context drops its older half and is
-    encoded again (see `context_start`), independently of the others.
+    re-encoded (see `context_start`), independently of the others.
     With a `memory` the sequences attend to their sources too; they start empty and must fit into the context.
     """
 
@@ -278,10 +276,10 @@ class TransformerDecodingState:
             self._tokens[row, self._end_slot - len(text) : self._end_slot] = text
         shape = (2, decoder.depth, len(rows), decoder.num_heads, num_slots, decoder.width // decoder.num_heads)
         with inference_mode():
-            self._cache = decoder.template.new_zeros(shape)  # keys and values, also of sequences to come
+            self._cache = decoder.template.new_zeros(shape)  # keys and values, with free slots for new tokens
             self._mask = decoder.template.new_zeros((len(rows), 1, 1, num_slots))
             empty = decoder.template.new_zeros((len(rows), decoder.width))
-            self._x = self._encode_again(range(len(rows))) if self._end_slot else empty
+            self._x = self._reencode(range(len(rows))) if self._end_slot else empty
             self._update_positions()
 
     def next_logits(self) -> np.ndarray:
@@ -293,7 +291,7 @@ class TransformerDecodingState:
             return self._decoder.logits(self._x, lm_head).float().cpu().numpy()
 
     def append(self, ids: np.ndarray) -> None:
-        if self._pending_ids is not None:  # two appends without next_logits between them
+        if self._pending_ids is not None:  # two calls of append without next_logits between them
             with inference_mode():
                 self._x = self._step(self._pending_ids)
         self._pending_ids = np.asarray(ids, dtype=np.int64)
@@ -323,15 +321,12 @@ class TransformerDecodingState:
         self._tokens[: len(ids), self._end_slot] = ids
         self._lengths += 1
         self._end_slot += 1
-        x = (
-            self._decode_step(torch.from_numpy(ids).to(self._cache.device))
-            if len(full_rows) < len(ids)
-            else self._x.clone()
-        )
+        are_all_full = len(full_rows) == len(ids)
+        x = self._x.clone() if are_all_full else self._decode_step(torch.from_numpy(ids).to(self._cache.device))
         self._positions += 1
         if full_rows:
             self._lengths[full_rows] -= context_start(context + 1, context)
-            x[full_rows] = self._encode_again(full_rows)
+            x[full_rows] = self._reencode(full_rows)
             self._update_positions()
         return x
 
@@ -343,7 +338,7 @@ class TransformerDecodingState:
         (keys, values), new_slots = (cache_half.unbind() for cache_half in cached), cached[..., -1:, :].unbind(1)
         norm_first, layer_norm, memory = decoder.norm_first, decoder.layer_norm, self._memory
         attention = functional.scaled_dot_product_attention
-        x = decoder.embed(ids, self._positions.clamp(max=decoder.max_length - 1))  # full ones are encoded again anyway
+        x = decoder.embed(ids, self._positions.clamp(max=decoder.max_length - 1))  # full ones are re-encoded anyway
         for index, layer in enumerate(layers):
             normalized = layer_norm(x, layer.attention_norm) if norm_first else x
             query_key_value = layer.query_key_value(normalized).view(num_rows, 3, num_heads, 1, -1).transpose(0, 1)
@@ -358,8 +353,8 @@ class TransformerDecodingState:
             x = decoder.feed_forward(x, layer)
         return x
 
-    def _encode_again(self, rows: Sequence[int]) -> Tensor:
-        """Encode these sequences from scratch into the slots before `_end`; (len(rows), D) states of last tokens."""
+    def _reencode(self, rows: Sequence[int]) -> Tensor:
+        """Encode these sequences again, into the slots before `_end_slot`; (len(rows), D) states of last tokens."""
         texts: dict[tuple[int, ...], list[int]] = {}  # several samples of one prompt are encoded once
         for position, row in enumerate(rows):
             text = self._tokens[row, self._end_slot - self._lengths[row] : self._end_slot]
@@ -391,21 +386,17 @@ class TransformerDecodingState:
         x = decoder.embed(tokens, position_ids(lengths, device))
         for index, layer in enumerate(layers):
             query_key_value = layer.query_key_value(layer_norm(x, layer.attention_norm) if norm_first else x)
-            row_heads = (
-                query_key_value.view(len(query_key_value), 3, decoder.num_heads, -1)
-                .transpose(0, 2)
-                .split(lengths, dim=2)
-            )  # (H, 3, n, d)
-            for heads, rows in zip(row_heads, target_rows, strict=True):
+            heads_first = query_key_value.view(len(query_key_value), 3, decoder.num_heads, -1).transpose(0, 2)
+            for heads, rows in zip(heads_first.split(lengths, dim=2), target_rows, strict=True):  # (H, 3, n, d)
                 slots = slice(self._end_slot - heads.shape[2], self._end_slot)
                 for row in rows:
                     self._cache[:, index, row, :, slots] = heads[:, 1:].transpose(0, 1)
-            x = x + layer.output(attend(query_key_value, lengths, decoder.num_heads, past_only=True))
+            x = x + layer.output(attend(query_key_value, lengths, decoder.num_heads, is_causal=True))
             x = decoder.feed_forward(x if norm_first else layer_norm(x, layer.attention_norm), layer)
         return x
 
     def _update_positions(self) -> None:
-        """Cache the positions and the first used slot, which stay valid for many steps."""
+        """Recompute the next positions and the first used slot, which stay valid for many steps."""
         self._positions = torch.from_numpy(self._lengths).to(self._cache.device, copy=True)
         longest = int(self._lengths.max())
         self._first_slot, self._has_padding = self._end_slot - longest, int(self._lengths.min()) < longest
@@ -438,9 +429,8 @@ class TransformerDecodingState:
     def _move_rows(self, row_ids: np.ndarray) -> None:
         """The same in place: copies only sequences whose index changes, and only the slots that differ."""
         moved = np.flatnonzero(row_ids != np.arange(len(row_ids)))
-        moves = list(
-            zip(moved.tolist(), row_ids[moved].tolist(), self._first_differences(moved, row_ids[moved]), strict=True)
-        )
+        old_rows, first_slots = row_ids[moved], self._first_differences(moved, row_ids[moved])
+        moves = list(zip(moved.tolist(), old_rows.tolist(), first_slots, strict=True))
         overwritten = set(moved.tolist())
         saved = {  # sequences overwritten before they are copied
             old: self._cache[:, :, old].clone() for new, old, _ in moves if old < new and old in overwritten
@@ -451,19 +441,17 @@ class TransformerDecodingState:
         self._tokens[: len(row_ids)] = self._tokens[row_ids]
 
     def _first_differences(self, rows: np.ndarray, others: np.ndarray) -> list[int]:
-        """The first slot in which each sequence differs from the other; before it, equal tokens have equal keys and
-        values.
-        """
+        """The first slot in which each sequence differs from the other; keys and values before it are equal."""
         used_slots, count = slice(self._first_slot, self._end_slot), len(self._lengths)
         differing = self._tokens[rows, used_slots] != self._tokens[others, used_slots]
         first_slots = np.where(differing.any(axis=1), self._first_slot + differing.argmax(axis=1), self._end_slot)
         is_comparable = rows < count  # an unused row keeps its old content
         is_comparable[is_comparable] = self._lengths[rows[is_comparable]] == self._lengths[others[is_comparable]]
         if self._memory is not None:  # equal tokens with another source differ too
-            is_comparable[is_comparable] = self._memory.same_source(rows[is_comparable], others[is_comparable])
+            is_comparable[is_comparable] = self._memory.have_same_source(rows[is_comparable], others[is_comparable])
         return np.where(is_comparable, first_slots, self._first_slot).tolist()
 
 
 def _num_slots(context: int) -> int:
-    """Maximum number of slots. Half a context more than needed makes compaction rare."""
+    """Maximum number of slots: half a context more than needed makes compaction rare."""
     return context + context // 2 + 1

@@ -63,9 +63,7 @@ def init_std_for(width: int) -> float:
 def deferred_linear(
     inputs: int, outputs: int, *, bias: bool = True, width: int | None = None, scale: float = 1.0
 ) -> DeferredLinear:
-    """A linear layer on the meta device, initialized as in a network of this `width` (default: its inputs), times
-    `scale`.
-    """
+    """A linear layer on the meta device, initialized for hidden size `width` (default: its inputs), times `scale`."""
     layer = DeferredLinear(inputs, outputs, bias=bias, device="meta")
     layer.init_std = scale * init_std_for(width or inputs)
     return layer

@@ -100,18 +100,9 @@ class LSTMScan(torch.autograd.Function):
         cells, tanh_cells = (gates.new_empty(len(gates), width) for _ in range(2))
         hidden = gates.new_empty(len(gates), h.shape[1])
         previous_h, previous_c = h, c
-        arrays = (
-            gates,
-            activations,
-            activations[:, : 2 * width],
-            *activations.split(width, 1),
-            cells,
-            tanh_cells,
-            hidden,
-        )
-        for gate_input, gate_output, sigmoid_gates, i, f, g, o, cell, tanh_cell, out in _split_steps(
-            batch_sizes, *arrays
-        ):
+        activation_parts = (activations, activations[:, : 2 * width], *activations.split(width, 1))
+        steps = _split_steps(batch_sizes, gates, *activation_parts, cells, tanh_cells, hidden)
+        for gate_input, gate_output, sigmoid_gates, i, f, g, o, cell, tanh_cell, out in steps:
             torch.add(gate_input, apply_recurrent(previous_h[: len(gate_input)]), out=gate_output)
             sigmoid_gates.sigmoid_()
             g.tanh_()
@@ -146,17 +137,8 @@ class LSTMScan(torch.autograd.Function):
         back_h, back_c = torch.zeros_like(h[: batch_sizes[-1]]), torch.zeros_like(c[: batch_sizes[-1]])
         sigmoid_backward, tanh_backward = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
         gates, grad_parts = activations.split(width, 1), gate_grads.split(width, 1)
-        steps = _split_steps(
-            batch_sizes,
-            *gates,
-            tanh_cells,
-            *gradients,
-            projection_mask,
-            cell_mask,
-            output_grads,
-            gate_grads,
-            *grad_parts,
-        )
+        all_grads = (*gradients, projection_mask, cell_mask, output_grads, gate_grads, *grad_parts)
+        steps = _split_steps(batch_sizes, *gates, tanh_cells, *all_grads)
         previous_cells = (c, *cells.split(batch_sizes)[:-1])
         for (i, f, g, o, tanh_cell, grad_h, grad_c, mask_h, mask_c, out, step_grads, di, df, dg, do), previous_c in zip(
             reversed(steps), reversed(previous_cells), strict=True
@@ -178,15 +160,8 @@ class LSTMScan(torch.autograd.Function):
         projection_grad = (
             None if output_grads is None else output_grads.t() @ (activations[:, 3 * width :] * tanh_cells)
         )
-        return (
-            gate_grads,
-            weight_grad,
-            projection_grad,
-            _pad_rows(back_h, len(h)),
-            _pad_rows(back_c, len(c)),
-            None,
-            None,
-        )
+        state_grads = _pad_rows(back_h, len(h)), _pad_rows(back_c, len(c))
+        return gate_grads, weight_grad, projection_grad, *state_grads, None, None
 
 
 def _split_steps(batch_sizes: tuple[int, ...], *arrays: Any) -> list[tuple[Any, ...]]:

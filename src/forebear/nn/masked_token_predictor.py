@@ -1,4 +1,4 @@
-"""Masked-token prediction and pseudo-log-likelihood of models with a masked-LM head."""
+"""Predictor of masked tokens, and pseudo-log-likelihoods, for models with a masked-LM head."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from forebear.nn.inference_mode import in_inference_mode
 from forebear.nn.model import Model
 
 
-class MaskedLM:
-    """Ids and numpy outside, torch inside. The model must not be trained meanwhile.
+class MaskedTokenPredictor:
+    """Predicts masked tokens; takes and returns ids and numpy arrays. Do not train the model while it is in use.
 
-    start, end  ids around a text ([CLS], [SEP])
-    mask        id of the mask token
+    start_id, end_id  special tokens around a text ([CLS], [SEP])
+    mask_id           the mask token
     """
 
-    is_pseudo_likelihood = True  # each token is scored given all others, so the product is no probability of the text
+    is_pseudo_likelihood = True  # each token is scored given all others: the product is not the probability of the text
 
-    def __init__(self, model: Model, *, start: int, end: int, mask: int) -> None:
+    def __init__(self, model: Model, *, start_id: int, end_id: int, mask_id: int) -> None:
         head = dict(model.heads.items()).get("token")
         if not isinstance(head, LMHead):
             raise ForebearError(
                 "this model does not find hidden tokens", hint="ask one that was trained to, such as bert"
             )
         self.model, self.head = model.eval(), head
-        self.start, self.end, self.mask = start, end, mask
+        self.start_id, self.end_id, self.mask_id = start_id, end_id, mask_id
 
     @property
     def max_length(self) -> int:
@@ -47,14 +47,13 @@ class MaskedLM:
     def mask_log_probs(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """(masks, V) log P of every token at each masked position of each sequence.
 
-        Sequences are texts without special tokens; a text that is too long is cut to a window centered on its masks.
+        Sequences are texts without special tokens; a long text is truncated to a window centered on its masks.
         """
         results = []
         for row in rows:
-            positions = np.flatnonzero(row == self.mask)
-            log_probs = [
-                self._mask_log_probs(row, group) for group in _group_positions(positions, self.max_text_tokens)
-            ]
+            positions = np.flatnonzero(row == self.mask_id)
+            groups = _group_positions(positions, self.max_text_tokens)
+            log_probs = [self._mask_log_probs(row, group) for group in groups]
             results.append(np.concatenate(log_probs) if log_probs else np.empty((0, self.head.vocab_size), np.float32))
         return results
 
@@ -78,21 +77,20 @@ class MaskedLM:
             lengths = [min(len(rows[index]) - 1, self.max_text_tokens) for index, _ in query_batch]
             for batch in length_batches(lengths):
                 batch_queries = [query_batch[index] for index in batch]
-                for (index, position), log_prob in zip(
-                    batch_queries, self._score_masked_copies(rows, batch_queries), strict=True
-                ):
+                log_probs = self._score_masked_copies(rows, batch_queries)
+                for (index, position), log_prob in zip(batch_queries, log_probs, strict=True):
                     scores[index][position - 1] = log_prob
         return scores
 
     def _score_masked_copies(self, rows: Sequence[np.ndarray], queries: Sequence[tuple[int, int]]) -> np.ndarray:
         copies, positions, targets = [], [], []
-        for number, position in queries:
-            text = rows[number][1:]
+        for row, position in queries:
+            text = rows[row][1:]
             start = self._window_start(len(text), position - 1, position - 1)
             copy = self._add_special_tokens(text[start : start + self.max_text_tokens])
             positions.append(position - start)  # position in the window, after the start token
             targets.append(text[position - 1])
-            copy[positions[-1]] = self.mask
+            copy[positions[-1]] = self.mask_id
             copies.append(copy)
         states = encode_rows(self.model, copies)
         starts = np.cumsum([0, *map(len, copies[:-1])])
@@ -103,9 +101,7 @@ class MaskedLM:
     def evaluate_batch(
         self, inputs: Mapping[str, np.ndarray], targets: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray]:
-        """Given targets `token` and perhaps `pair`: log P of each masked token, and whether the top prediction is
-        right.
-        """
+        """Log P of each masked token, and whether the top predictions of targets `token` and `pair` are right."""
         states = self.model.encoder(**{name: to_tensor(self.model, array) for name, array in inputs.items()})
         positions = np.flatnonzero(targets["token"] >= 0)
         x = states.last[to_tensor(self.model, positions)]
@@ -126,13 +122,12 @@ class MaskedLM:
         return self.head.log_probs(x, to_tensor(self.model, targets)).cpu().numpy()
 
     def _add_special_tokens(self, text: np.ndarray) -> np.ndarray:
-        return np.concatenate(([self.start], text, [self.end])).astype(np.int64)
+        return np.concatenate(([self.start_id], text, [self.end_id])).astype(np.int64)
 
     def _window_start(self, length: int, first_position: int, last_position: int) -> int:
         """Start of the window of a text that is too long, centered on these positions."""
-        return max(
-            0, min((first_position + last_position + 1 - self.max_text_tokens) // 2, length - self.max_text_tokens)
-        )
+        centered_start = (first_position + last_position + 1 - self.max_text_tokens) // 2
+        return max(0, min(centered_start, length - self.max_text_tokens))
 
 
 def _group_positions(positions: np.ndarray, max_span: int) -> list[np.ndarray]:

@@ -17,11 +17,11 @@ from forebear.nn.layers import initial_values
 from forebear.nn.softmax import AdaptiveSoftmax
 
 StateDict = dict[str, Tensor]
-MAX_PARTIAL_SHARE = 0.5  # share of tokens; from here on computing all is as fast
+MAX_PARTIAL_FRACTION = 0.5  # fraction of tokens from which on computing all of them is as fast
 
 
 class Model(nn.Module):
-    """Built on the meta device without memory; `initialize` or `load` assigns the values."""
+    """An encoder and heads; built on the meta device without values, which `initialize` or `load` assigns."""
 
     def __init__(self, encoder: Encoder, heads: Mapping[str, nn.Module]) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class Model(nn.Module):
                 return None
             is_needed[token_indices] = True
         positions = is_needed.nonzero().squeeze(1)
-        return positions if len(positions) < MAX_PARTIAL_SHARE * len(tokens) else None
+        return positions if len(positions) < MAX_PARTIAL_FRACTION * len(tokens) else None
 
     def with_heads(self, heads: Iterable[str]) -> Model:
         """Drop all other heads: imported weights may lack some, which must not answer with random weights."""
@@ -77,7 +77,7 @@ class Model(nn.Module):
         return self
 
     def initialize(self, seed: int, overrides: Mapping[str, Tensor] | None = None) -> Model:
-        """Initial values: equal for equal seeds on any number of cores; `overrides` replace some of them."""
+        """Assign initial values, which depend on seed and names alone; `overrides` replace some of them."""
         copies = {name: tensor.clone() for name, tensor in (overrides or {}).items()}
         return self._assign_tensors({**initial_values(self, seed), **copies})
 

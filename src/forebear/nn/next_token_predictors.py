@@ -1,4 +1,4 @@
-"""Next-token probabilities and incremental decoding of causal language models (recurrent, NNLM, Transformer)."""
+"""Predictors of the next token: scores and incremental decoding with recurrent networks, NNLM and Transformers."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from forebear.nn.softmax import SoftmaxHead, row_slices
 from forebear.nn.transformer import Transformer
 
 
-class BaseCausalLM:
-    """A next-token predictor (`inference.predictor`): ids and numpy outside, torch inside."""
+class NextTokenPredictor:
+    """Base of next-token predictors (`inference.predictor.CausalLM`), which take ids and return numpy arrays."""
 
-    is_pseudo_likelihood = False  # token scores multiply to the probability of the text
+    is_pseudo_likelihood = False  # the product of token probabilities is the probability of the text
     encoder_type: ClassVar[Any]
     head_type: ClassVar[Any]
-    example_model: ClassVar[str]  # a model of this kind
+    example_model: ClassVar[str]  # a model that has such a head, for error messages
     encoder: Any
     head: Any
 
@@ -46,19 +46,19 @@ class BaseCausalLM:
 
     @property
     def max_length(self) -> int | None:
-        """None: unlimited."""
+        """Maximum tokens of a sequence; None: unlimited."""
         return self.encoder.max_length
 
 
-class HeadInputCausalLM(BaseCausalLM):
-    """A predictor that keeps, for each sequence, an input of the head instead of all tokens."""
+class HeadInputPredictor(NextTokenPredictor):
+    """A predictor that needs one head input per sequence: the last hidden state, or the tokens of the last window."""
 
     def head_inputs(self, rows: Sequence[np.ndarray]) -> Tensor:
-        """(B, ·) from which the token after each sequence is predicted."""
+        """(B, ·) head inputs, from which the token after each sequence is predicted."""
         raise NotImplementedError
 
-    def score_inputs(self, x: Tensor) -> Tensor:
-        """(N, ·) → (N, V) log P up to a constant."""
+    def compute_logits(self, x: Tensor) -> Tensor:
+        """(N, ·) head inputs → (N, V) log P up to a constant."""
         raise NotImplementedError
 
     @in_inference_mode
@@ -68,14 +68,14 @@ class HeadInputCausalLM(BaseCausalLM):
 
     @in_inference_mode
     def logits(self, x: Tensor) -> np.ndarray:
-        """The same as `score_inputs`, for any number of rows."""
+        """(N, V) logits as an array, computed in slices of bounded memory."""
         logits = np.empty((len(x), self.vocab_size), np.float32)
         for rows in row_slices(len(x), self.vocab_size):
-            logits[rows] = self.score_inputs(x[rows]).float().cpu().numpy()
+            logits[rows] = self.compute_logits(x[rows]).float().cpu().numpy()
         return logits
 
 
-class RecurrentCausalLM(HeadInputCausalLM):
+class RecurrentPredictor(HeadInputPredictor):
     """Next-token predictor for recurrent networks.
 
     Every sequence starts from the zero state, so the same text always gets the same score. Sequences may have any
@@ -87,7 +87,7 @@ class RecurrentCausalLM(HeadInputCausalLM):
     head: LMHead | SoftmaxHead
 
     def _with_start_token(self, row: np.ndarray) -> np.ndarray:
-        """The sequence with this network's own start-of-text token, which may differ from the end-of-text token."""
+        """The sequence with the start-of-text token of this encoder, which may differ from the end-of-text token."""
         start, end = self.encoder.boundary_ids or (0, 0)
         return np.asarray(row) if start == end or row[0] != end else np.concatenate(([start], row[1:]))
 
@@ -98,19 +98,14 @@ class RecurrentCausalLM(HeadInputCausalLM):
         row_ids = [index for index, row in enumerate(rows) if len(row) > 1]
         for batch in length_batches([len(rows[index]) - 1 for index in row_ids]):
             batch_ids = [row_ids[index] for index in batch]
-            for start, chunk_lengths, states, _ in self._encode_chunks(
-                [self._with_start_token(rows[index])[:-1] for index in batch_ids]
-            ):
-                outputs = [
-                    scores[index][start : start + size] for index, size in zip(batch_ids, chunk_lengths, strict=False)
-                ]
-                targets = [
-                    np.asarray(rows[index])[start + 1 : start + 1 + size]
-                    for index, size in zip(batch_ids, chunk_lengths, strict=False)
-                ]
-                log_probs = self.head.log_probs(states, to_tensor(self.model, np.concatenate(targets)))
-                for output, row_scores in zip(outputs, log_probs.float().cpu().split(list(chunk_lengths)), strict=True):
-                    output[:] = row_scores.numpy()
+            inputs = [self._with_start_token(rows[index])[:-1] for index in batch_ids]
+            for start, chunk_lengths, states, _ in self._encode_chunks(inputs):
+                unfinished = zip(batch_ids, chunk_lengths, strict=False)
+                chunks = [(row, slice(start, start + size)) for row, size in unfinished]
+                targets = np.concatenate([np.asarray(rows[row])[1:][chunk] for row, chunk in chunks])
+                log_probs = self.head.log_probs(states, to_tensor(self.model, targets)).float().cpu()
+                for (row, chunk), row_scores in zip(chunks, log_probs.split(list(chunk_lengths)), strict=True):
+                    scores[row][chunk] = row_scores.numpy()
         return scores
 
     def start_decoding(self, rows: Sequence[np.ndarray], max_new_tokens: int) -> RecurrentDecodingState:
@@ -119,7 +114,7 @@ class RecurrentCausalLM(HeadInputCausalLM):
     @in_inference_mode
     def last_states(self, rows: Sequence[np.ndarray]) -> tuple[Tensor, list[RecurrentState]]:
         """(B, D) head input at each sequence's last token, and the hidden states of all layers there."""
-        # Quantized weights are integers.
+        # A floating-point parameter gives dtype and device: quantized weights are integers.
         template = next(parameter for parameter in self.model.parameters() if parameter.is_floating_point())
         stack = self.encoder.layers
         x = template.new_empty(len(rows), stack.recurrent_layers()[-1].out)
@@ -138,14 +133,14 @@ class RecurrentCausalLM(HeadInputCausalLM):
     def head_inputs(self, rows: Sequence[np.ndarray]) -> Tensor:
         return self.last_states(rows)[0]
 
-    def score_inputs(self, x: Tensor) -> Tensor:
+    def compute_logits(self, x: Tensor) -> Tensor:
         return self.head.logits_from(self.head.transform_states(x))
 
     def _encode_chunks(self, rows: Sequence[np.ndarray]):
-        """Encode sequences, longest first, in chunks that fill a batch.
+        """Encode sequences, which are sorted by descending length, in chunks that fill a batch.
 
-        Yields the start of the chunk, its number of tokens of each sequence that is not finished, their (T, D) vectors
-        and the hidden states after it.
+        Yields the start of each chunk, the number of its tokens in each unfinished sequence, their (T, D) vectors and
+        the hidden states after it.
         """
         chunk_size = max(1, BATCH_TOKENS // len(rows))
         states: list[RecurrentState] | None = None
@@ -161,7 +156,7 @@ class RecurrentCausalLM(HeadInputCausalLM):
 class RecurrentDecodingState:
     """Decoding state of a recurrent model: its hidden states."""
 
-    def __init__(self, predictor: RecurrentCausalLM, rows: Sequence[np.ndarray]) -> None:
+    def __init__(self, predictor: RecurrentPredictor, rows: Sequence[np.ndarray]) -> None:
         self._predictor = predictor
         self._x, self._states = predictor.last_states(rows)
 
@@ -185,7 +180,7 @@ class RecurrentDecodingState:
 # --- Windowed models (NNLM) ---
 
 
-class WindowCausalLM(HeadInputCausalLM):
+class WindowPredictor(HeadInputPredictor):
     """Next-token predictor for NNLM: tokens before the window are ignored."""
 
     encoder_type, head_type, example_model = NNLMEncoder, NNLMHead, "nnlm"
@@ -198,9 +193,9 @@ class WindowCausalLM(HeadInputCausalLM):
         inputs = [np.asarray(row)[:-1] for row in rows if len(row) > 1]
         if not inputs:
             return [np.empty(0, np.float32) for _ in rows]
-        words = self.window_words(inputs)
+        window_tokens = self.window_tokens(inputs)
         targets = to_tensor(self.model, np.concatenate([np.asarray(row)[1:] for row in rows]))
-        batches = zip(words.split(BATCH_TOKENS), targets.split(BATCH_TOKENS), strict=True)
+        batches = zip(window_tokens.split(BATCH_TOKENS), targets.split(BATCH_TOKENS), strict=True)
         log_probs = torch.cat(
             [self.head.softmax.log_probs(self._hidden_states(windows), target) for windows, target in batches]
         )
@@ -211,58 +206,58 @@ class WindowCausalLM(HeadInputCausalLM):
         return NNLMDecodingState(self, rows)
 
     def head_inputs(self, rows: Sequence[np.ndarray]) -> Tensor:
-        """(B, k) the words of each sequence's last window."""
+        """(B, k) tokens of each sequence's last window."""
         tails = [np.asarray(row)[-self.encoder.window :] for row in rows]
-        return self.window_words(tails)[np.cumsum([len(tail) for tail in tails]) - 1]
+        return self.window_tokens(tails)[np.cumsum([len(tail) for tail in tails]) - 1]
 
-    def window_words(self, rows: Sequence[np.ndarray]) -> Tensor:
-        """(T, k) the words of each token's window."""
+    def window_tokens(self, rows: Sequence[np.ndarray]) -> Tensor:
+        """(T, k) tokens of the window that ends at each token."""
         tokens = to_tensor(self.model, np.concatenate(rows))
         positions = self.encoder.window_positions(tokens, [len(row) for row in rows])
         return torch.cat((tokens, tokens.new_full((1,), self.encoder.end_id)))[positions]
 
-    def score_inputs(self, x: Tensor) -> Tensor:
+    def compute_logits(self, x: Tensor) -> Tensor:
         return self.head.softmax(self._hidden_states(x))
 
-    def _hidden_states(self, words: Tensor) -> Tensor:
-        """(N, k) words → the input of the head."""
-        x = self.encoder.embedding(words.flatten()).view(len(words), -1)
+    def _hidden_states(self, windows: Tensor) -> Tensor:
+        """(N, k) tokens of windows → the input of the softmax."""
+        x = self.encoder.embedding(windows.flatten()).view(len(windows), -1)
         return self.head.softmax_inputs(self.encoder.hidden_layer(x), x)
 
 
 class NNLMDecodingState:
     """Decoding state of NNLM: the last window of each sequence."""
 
-    def __init__(self, predictor: WindowCausalLM, rows: Sequence[np.ndarray]) -> None:
-        self._predictor, self._words = predictor, predictor.head_inputs(rows)
+    def __init__(self, predictor: WindowPredictor, rows: Sequence[np.ndarray]) -> None:
+        self._predictor, self._windows = predictor, predictor.head_inputs(rows)
 
     def next_logits(self) -> np.ndarray:
         """(B, V) scores of the next token."""
-        return self._predictor.logits(self._words)
+        return self._predictor.logits(self._windows)
 
     def append(self, ids: np.ndarray) -> None:
-        tokens = torch.from_numpy(np.asarray(ids, np.int64)).to(self._words.device)[:, None]
-        self._words = torch.cat((self._words[:, 1:], tokens), 1)
-        self._words[tokens.squeeze(1) == self._predictor.encoder.end_id] = self._predictor.encoder.end_id
+        tokens = torch.from_numpy(np.asarray(ids, np.int64)).to(self._windows.device)[:, None]
+        self._windows = torch.cat((self._windows[:, 1:], tokens), 1)
+        self._windows[tokens.squeeze(1) == self._predictor.encoder.end_id] = self._predictor.encoder.end_id
 
     def select(self, rows: np.ndarray) -> None:
-        self._words = self._words[torch.from_numpy(np.arange(len(self._words))[np.asarray(rows)])]
+        self._windows = self._windows[torch.from_numpy(np.arange(len(self._windows))[np.asarray(rows)])]
 
 
 # --- Transformers ---
 
 
-def causal_lm_for(model: Model) -> TransformerCausalLM | WindowCausalLM | RecurrentCausalLM:
-    """The next-token predictor that suits the model's encoder."""
+def next_token_predictor_for(model: Model) -> TransformerPredictor | WindowPredictor | RecurrentPredictor:
+    """The next-token predictor for the model's type of encoder."""
     if isinstance(model.encoder, RecurrentLMEncoder):
-        return RecurrentCausalLM(model)
-    return WindowCausalLM(model) if isinstance(model.encoder, NNLMEncoder) else TransformerCausalLM(model)
+        return RecurrentPredictor(model)
+    return WindowPredictor(model) if isinstance(model.encoder, NNLMEncoder) else TransformerPredictor(model)
 
 
-class TransformerCausalLM(BaseCausalLM):
+class TransformerPredictor(NextTokenPredictor):
     """Next-token predictor for causal Transformers.
 
-    The model must not be trained meanwhile: its weights are packed when decoding starts.
+    The model must not be trained while decoding: its weights are packed when decoding starts.
     """
 
     encoder_type, head_type, example_model = Transformer, LMHead, "gpt2"
@@ -275,9 +270,7 @@ class TransformerCausalLM(BaseCausalLM):
 
     @in_inference_mode
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """log P of each token of each sequence but the first, given the tokens before it (as many as the context
-        holds).
-        """
+        """log P of each token of each sequence but the first, given the tokens before it that fit into the context."""
         windows = [
             (row, *window) for row, ids in enumerate(rows) for window in long_text_windows(len(ids), self.max_length)
         ]

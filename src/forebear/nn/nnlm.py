@@ -22,15 +22,12 @@ class NNLMStates(States):
     def select_windows(self, token_indices: Tensor) -> Tensor:
         """Windows of these tokens."""
         assert self.windows is not None
-        return self.windows[
-            token_indices if self.positions is None else torch.searchsorted(self.positions, token_indices)
-        ]
+        indices = token_indices if self.positions is None else torch.searchsorted(self.positions, token_indices)
+        return self.windows[indices]
 
 
 class WordEmbedding(TokenVectors):
-    """An embedding table (the matrix Q), initialized with standard deviation `init_std`; outputs are multiplied by
-    `scale`.
-    """
+    """An embedding table, initialized with standard deviation `init_std`; outputs are multiplied by `scale`."""
 
     def __init__(self, vocab_size: int, width: int, *, init_std: float | None = None, scale: float = 1.0) -> None:
         super().__init__()
@@ -80,13 +77,12 @@ class NNLMEncoder(Encoder):
         rows = to_lengths(lengths)
         vectors = self.embedding(tokens)
         windows = self.window_positions(tokens, rows)
-        x = self.window_vectors(
-            torch.cat((vectors, self.start_vector(tokens))), windows if positions is None else windows[positions]
-        )
+        windows = windows if positions is None else windows[positions]
+        x = self.window_vectors(torch.cat((vectors, self.start_vector(tokens))), windows)
         return NNLMStates([vectors, self.hidden_layer(x)], rows, positions, windows=x)
 
     def window_positions(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
-        """(T, k) position of each word of each token's window, the token itself last; T: before its document."""
+        """(T, k) positions of the tokens of each token's window, itself last; T for positions before its document."""
         num_tokens, device = len(tokens), tokens.device
         positions = torch.arange(num_tokens, device=device)
         row_lengths = torch.tensor(lengths, device=device)

@@ -34,23 +34,22 @@ from forebear.nn.layers import DeferredEmbedding, DeferredLinear
 MAX_WEIGHT_LEVEL = 127  # largest weight level
 _ENGINE_LOCK = threading.Lock()  # guards torch's engine setting, which all threads share
 MIN_STEP = 1e-30  # smallest step: all values of a token may be equal
-_PER_CHANNEL_TENSOR: Any = getattr(
-    torch, "_make_per_channel_quantized_tensor", None
-)  # torch's constructor for per-channel quantized tensors
-MAX_KERNEL_ROWS = 64  # rows; beyond, the product dominates the calls around it
+# torch's constructor for per-channel quantized tensors.
+_PER_CHANNEL_TENSOR: Any = getattr(torch, "_make_per_channel_quantized_tensor", None)
+MAX_KERNEL_ROWS = 64  # rows; above, the product takes most of the time anyway
 
 
 def quantized_copy(model: Any) -> Any:
     """The same model with int8 encoder weights."""
-    copy_of_model = copy.deepcopy(model)
-    quantize_layers(copy_of_model.encoder)
-    return copy_of_model.load(quantized_tensors(copy_of_model, model.tensors())).eval()
+    int8_model = copy.deepcopy(model)
+    quantize_layers(int8_model.encoder)
+    return int8_model.load(quantized_tensors(int8_model, model.tensors())).eval()
 
 
 def quantize_layers(model: nn.Module) -> None:
     """Replace an encoder's linear layers and token embedding by int8 layers without values.
 
-    Task heads stay as they are: they are small and decide the result.
+    Task heads are not quantized: they are small and determine the result.
     """
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
@@ -100,7 +99,7 @@ class _QuantizedMatrix(nn.Module):
         return dequantize(packed.multiply(q), step, low, packed.sums, bias)
 
     def fast_product(self, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
-        """The same as a function, for very many calls with few rows."""
+        """`matmul` as a function, for very many calls with few rows."""
         if self.weight.device.type != "cpu":
             return lambda x: self.matmul(x, bias)
         from forebear.kernels.activation_quantization import dequantize_products, scale_activations
@@ -207,7 +206,7 @@ def max_level() -> int:
     Without VNNI, sums of two products are held in 16 bits, which 2 · 255 · 127 overflows and 2 · 127 · 127 does not: q
     has 7 bits there, and 8 with VNNI.
     """
-    return 255 if torch.cpu._is_vnni_supported() else 127  # of AVX-512, the one fbgemm uses
+    return 255 if torch.cpu._is_vnni_supported() else 127  # the VNNI of AVX-512, which fbgemm uses
 
 
 @cache

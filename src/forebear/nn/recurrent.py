@@ -18,11 +18,12 @@ from forebear.nn.nnlm import WordEmbedding
 
 # --- Recurrent layers ---
 #
-# `step` states the equations of each cell; `forward` computes the same for whole sequences, fast.
+# `step` has the equations of each cell; `forward` is a fast implementation for whole sequences.
 
 
 CellName = Literal["rnn", "lstm", "gru"]
-MEMORY_SPANS = (2.0, 32.0)  # tokens: range of initial memory spans, after which a third of a cell's content is left
+# Tokens after which a third of a cell's content is left: the range over cells at initialization.
+MEMORY_SPANS = (2.0, 32.0)
 RecurrentState = tuple[Tensor, ...]  # (B, ·) each: h, and c for an LSTM
 
 
@@ -82,14 +83,12 @@ class RecurrentLayer(nn.Module, ABC):
     def run_time_ordered(
         self, x: Tensor, order: TimeOrder, weight: Tensor, state: RecurrentState
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Time-ordered sequences, recurrent weights and initial state → (T, out), and the other parts of the state per
-        token.
-        """
+        """Time-ordered sequences, recurrent weights, initial state → (T, out) and other state tensors per token."""
 
     def step_time_ordered(
         self, x: Tensor, order: TimeOrder, state: RecurrentState
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """The same by `step`, for all unfinished sequences at once."""
+        """`run_time_ordered` by `step`, for all unfinished sequences at once."""
         states, start = [], 0
         for size in order.batch_sizes:
             state = self.step(x[start : start + size], tuple(tensors[:size] for tensors in state))[1]
@@ -129,9 +128,8 @@ class ElmanLayer(RecurrentLayer):
         self, x: Tensor, order: TimeOrder, weight: Tensor, state: RecurrentState
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         bias = self.input.bias
-        return _run_torch_rnn(
-            torch.rnn_tanh, x, order, state, (self.input.weight, weight, bias, torch.zeros_like(bias))
-        ), ()
+        weights = (self.input.weight, weight, bias, torch.zeros_like(bias))
+        return _run_torch_rnn(torch.rnn_tanh, x, order, state, weights), ()
 
 
 class GRULayer(RecurrentLayer):
@@ -199,13 +197,8 @@ class LSTMLayer(RecurrentLayer):
         self, x: Tensor, lengths: tuple[int, ...], state: RecurrentState | None = None
     ) -> tuple[Tensor, RecurrentState]:
         """Sequences of equal length without projection or clipping use torch's fused kernel."""
-        is_standard = self.project is None and not self.clip_limits.cell
-        if (
-            not is_standard
-            or len(set(lengths)) > 1
-            or x.dtype != torch.float32
-            or type(self.state) is not DeferredLinear
-        ):
+        is_standard = self.project is None and not self.clip_limits.cell and type(self.state) is DeferredLinear
+        if not is_standard or len(set(lengths)) > 1 or x.dtype != torch.float32:
             return super().forward(x, lengths, state)
         num_rows, bias = len(lengths), self.input.bias
         inputs = x.view(num_rows, -1, self.inputs)
@@ -230,9 +223,7 @@ def _run_torch_rnn(
 
 
 class LockedDropout(nn.Module):
-    """Dropout with one mask per sequence (Gal and Ghahramani 2016), so that the recurrence is not disturbed at every
-    step.
-    """
+    """Dropout with one mask per sequence (Gal and Ghahramani 2016) instead of a new mask at every step."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
@@ -327,7 +318,7 @@ class RecurrentEncoder(RecurrentLMEncoder):
     """Recurrent layers from left to right.
 
     dropout       of the vectors and of the output, with one mask per sequence
-    word_dropout  share of word types without a vector at a training step (AWD-LSTM's embedding dropout)
+    word_dropout  fraction of word types without a vector at a training step (AWD-LSTM's embedding dropout)
 
     In training a sequence may continue a stream of the previous step (`streams`): the state is carried over, its
     gradient is not (truncated BPTT).
@@ -398,7 +389,7 @@ class RecurrentEncoder(RecurrentLMEncoder):
 class BiLMEncoder(RecurrentLMEncoder):
     """ELMo's encoder: two independent stacks over the same word vectors, one per direction.
 
-    A layer's vector is the concatenation of both directions; the embedding is repeated.
+    A layer's vector is the concatenation of both directions; the embedding is concatenated with itself.
 
     boundary_ids  start and end token of a text
     """
@@ -444,9 +435,7 @@ class BiLMEncoder(RecurrentLMEncoder):
         lengths: tuple[int, ...],
         states: tuple[list[RecurrentState], list[RecurrentState]] | None = None,
     ) -> tuple[list[Tensor], tuple[list[RecurrentState], list[RecurrentState]]]:
-        """All layers and the final states of both directions; `states` of other sequences may be given, as the
-        published program carries them over.
-        """
+        """All layers and the final states of both directions; `states` are initial (carried over by ELMo's program)."""
         x = self.drop(self.embedding(tokens), lengths)
         forward, forward_states = self.onward(x, lengths, None if states is None else states[0])
         backward, backward_states = self.back(x, lengths, None if states is None else states[1])
@@ -457,5 +446,5 @@ class BiLMEncoder(RecurrentLMEncoder):
 
     @property
     def layers(self) -> RecurrentStack:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The forward stack, whose states the head `next` reads."""
+        """The forward stack, whose states are the input of the head `next`."""
         return self.onward

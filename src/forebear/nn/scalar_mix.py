@@ -12,9 +12,8 @@ from forebear.nn.encoder import States
 class ScalarMix(nn.Module):
     """Learned weighted sum of the layers from `first_layer` to `depth`.
 
-    Both parameters start at zero, which is the plain mean.
-
-    `normalize`: each layer is first normalized per token to mean 0 and variance 1, so that weights are comparable.
+    Both parameters start at zero, which is the mean of the layers. With `normalize`, each layer is first normalized per
+    token to mean 0 and variance 1, so that weights are comparable.
     """
 
     def __init__(self, depth: int, *, normalize: bool = False, first_layer: int = 0) -> None:
@@ -30,9 +29,8 @@ class ScalarMix(nn.Module):
 
     def forward(self, states: States, token_indices: Tensor) -> Tensor:
         """(n, D) for these tokens."""
-        layers = [layer[token_indices] for layer in states.layers[self.first_layer : -1]] + [
-            states.last_at(token_indices)
-        ]
+        lower_layers = [layer[token_indices] for layer in states.layers[self.first_layer : -1]]
+        layers = [*lower_layers, states.last_at(token_indices)]
         layers = [functional.layer_norm(layer, layer.shape[1:]) for layer in layers] if self.normalize else layers
         mixed = torch.einsum("l,lnd->nd", self.weights, torch.stack(layers))
         return (1 + self.gain_bias) * mixed

@@ -1,4 +1,4 @@
-"""Encoder of a task over [x; ELMo]: word vectors and a scalar mix of a pre-trained encoder's layers."""
+"""Task encoder over [x; ELMo]: word vectors and a scalar mix of a pre-trained encoder's layers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from forebear.nn.word_vector_task_encoders import (
 
 
 class ScalarMixEncoder(Encoder):
-    """A task encoder over a pre-trained encoder `inner`, whose first layer are the word vectors x.
+    """A task encoder over a pre-trained encoder `inner`, whose embedding layer is the word vectors x.
 
     kind          "mean", "convolution" or "recurrent"
     width         output size of the task encoder; None: that of x
@@ -44,7 +44,7 @@ class ScalarMixEncoder(Encoder):
         super().__init__()
         self.inner, self.is_pair, self.dropout = inner, is_pair, nn.Dropout(dropout)
         assert inner.embedding is not None
-        word_size = inner.embedding.width  # the embedding layer of a biLM repeats x
+        self.word_size = word_size = inner.embedding.width  # the embedding layer of a biLM is [x; x]
         output_size = width or 2 * ((word_size + 1) // 2)
         before, after = mix_position in ("before", "both"), mix_position in ("after", "both")
         layer_sizes = inner.widths
@@ -53,12 +53,10 @@ class ScalarMixEncoder(Encoder):
         for name, is_used in (("before", before), ("after", after)):
             if is_used:
                 self.mixtures[name] = ScalarMix(inner.depth, normalize=normalize, first_layer=first_layer)
-        self.word_size = word_size
-        input_size = word_size + (inner.width if before else 0)
+        self.input_size = input_size = word_size + (inner.width if before else 0)
         self.matching = DecomposableAttention(input_size, output_size) if is_pair else None
         self.body = TASK_ENCODERS[kind](output_size if is_pair else input_size, output_size)
         self.width = output_size + (inner.width if after else 0)
-        self.input_size = input_size
 
     @property
     def max_length(self) -> int | None:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -90,13 +88,13 @@ class ScalarMixEncoder(Encoder):
         self, tokens: Tensor, lengths: Lengths, segments: Tensor | None = None, positions: Tensor | None = None
     ) -> States:
         states: States = self.inner(tokens, lengths)
-        rows, token_ids = states.lengths, torch.arange(len(tokens), device=tokens.device)
-        mixed = {name: self.dropout(mixture(states, token_ids)) for name, mixture in self.mixtures.items()}
+        token_indices = torch.arange(len(tokens), device=tokens.device)
+        mixed = {name: self.dropout(mixture(states, token_indices)) for name, mixture in self.mixtures.items()}
         x = self.dropout(states.layers[0][:, : self.word_size])
         x = torch.cat((x, mixed["before"]), 1) if "before" in mixed else x
-        y, texts = x, rows
+        y, text_lengths = x, states.lengths
         if self.matching is not None:
-            texts = split_text_lengths(rows, segments)
-            y = self.matching(x, attend_other_text(x, texts))
-        y = self.body(y, tuple(length for length in texts if length))
-        return States([x, torch.cat((y, mixed["after"]), 1) if "after" in mixed else y], rows)
+            text_lengths = split_text_lengths(states.lengths, segments)
+            y = self.matching(x, attend_other_text(x, text_lengths))
+        y = self.body(y, tuple(length for length in text_lengths if length))
+        return States([x, torch.cat((y, mixed["after"]), 1) if "after" in mixed else y], states.lengths)

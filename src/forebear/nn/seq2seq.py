@@ -24,10 +24,10 @@ from forebear.nn.recurrent import LockedDropout, LSTMLayer, RecurrentState
 from forebear.nn.transformer import EncoderDecoder
 from forebear.nn.weight_packing import LinearFn, PackedDecoder, PackFn, packed_linear, packed_lm_head
 
-INIT_SCALE = 6.0  # LSTM states start far below 1, so that usual initial weights would give almost nothing
+INIT_SCALE = 6.0  # LSTM states are far below 1 at first: with the usual initial weights, outputs would be near 0
 
 ReadingDirection = Literal["forward", "backward", "both"]
-Similarity = DotProductScore | BilinearScore | ConcatScore | AdditiveScore
+AttentionScore = DotProductScore | BilinearScore | ConcatScore | AdditiveScore
 
 
 class BidirectionalLayer(nn.Module):
@@ -40,9 +40,8 @@ class BidirectionalLayer(nn.Module):
     def forward(self, x: Tensor, lengths: tuple[int, ...]) -> tuple[Tensor, RecurrentState]:
         """(T, inputs) → (T, inner), and the final states of both directions."""
         (forward, forward_end), (backward, backward_end) = (half(x, lengths) for half in self.halves)
-        return torch.cat((forward, backward), 1), tuple(
-            torch.cat(pair, 1) for pair in zip(forward_end, backward_end, strict=True)
-        )
+        final_state = tuple(torch.cat(pair, 1) for pair in zip(forward_end, backward_end, strict=True))
+        return torch.cat((forward, backward), 1), final_state
 
 
 class Seq2SeqEncoder(nn.Module):
@@ -132,12 +131,12 @@ class Seq2SeqDecoder(nn.Module):
 class GlobalAttention(nn.Module):
     """Attention above the last layer (Luong): tanh(W c + U h), where c is the context vector of state h.
 
-    It is outside the recurrence, so that all target tokens attend at once.
+    It is outside the recurrence: all target tokens attend in one call.
     """
 
-    def __init__(self, similarity: Similarity, *, inner: int, width: int) -> None:
+    def __init__(self, score: AttentionScore, *, inner: int, width: int) -> None:
         super().__init__()
-        self.similarity = similarity
+        self.similarity = score
         self.found, self.own = (
             deferred_linear(inner, width, bias=False, width=2 * inner, scale=INIT_SCALE) for _ in range(2)
         )
@@ -158,7 +157,7 @@ class GlobalAttention(nn.Module):
 
 
 class RecurrentEncoderDecoder(EncoderDecoderBase):
-    """Without attention, the final states of the encoder's layers are all that the decoder knows of the source."""
+    """A recurrent encoder–decoder; without attention, the decoder gets only the final states of the encoder."""
 
     reader: Seq2SeqEncoder
     writer: Seq2SeqDecoder
@@ -204,7 +203,7 @@ def token_mask(lengths: Sequence[int]) -> Tensor:
 
 
 def pad_rows(x: Tensor, lengths: Sequence[int]) -> Tensor:
-    """(T, D) → (B, n, D), zero-padded: for attention only, which then takes all sequences in one call."""
+    """(T, D) → (B, n, D), zero-padded, so that attention takes all sequences in one call."""
     mask = token_mask(lengths)
     if not mask.all():
         positions = mask.flatten().nonzero().squeeze(1).to(x.device)
@@ -222,18 +221,17 @@ def unpad_rows(x: Tensor, lengths: Sequence[int]) -> Tensor:
 
 
 class BaseSeq2Seq:
-    """Scores and generates translations: ids and numpy outside, torch inside. The model must not be trained."""
+    """Base of translators, which take and return ids and numpy arrays. The model must not be trained while decoding."""
 
     encoder_type: ClassVar[type[Encoder]]
-    example_model: ClassVar[str]  # a model of this kind
+    example_model: ClassVar[str]  # a model that translates this way, for error messages
     encoder: Any
 
     def __init__(self, model: Model) -> None:
         encoder, head = model.encoder, dict(model.heads.items()).get("translation")
         if not isinstance(encoder, self.encoder_type) or not isinstance(head, LMHead):
-            raise ForebearError(
-                "this model does not translate", hint=f"ask one that was trained to: {self.example_model}"
-            )
+            hint = f"ask one that was trained to: {self.example_model}"
+            raise ForebearError("this model does not translate", hint=hint)
         self.model, self.encoder, self.head = model.eval(), encoder, head
 
     @property
@@ -264,9 +262,9 @@ class BaseSeq2Seq:
 
 # --- Recurrent translation ---
 #
-# A source is encoded once. A hypothesis holds the states of its layers. A source holds, for all its hypotheses, the
-# attention keys and the values already multiplied by the output matrix. A step is one product per layer for all
-# hypotheses, with weights that are packed once.
+# A source is encoded once: its attention keys, and its values multiplied by the output matrix, are shared by all its
+# hypotheses. Each hypothesis has its own LSTM states. A step is one matrix product per layer for all hypotheses, with
+# weights that are packed once.
 
 
 Gates = Callable[[Tensor, Tensor], Tensor]  # input and state h → (B, 4 · inner)
@@ -279,14 +277,13 @@ class RecurrentSeq2Seq(BaseSeq2Seq):
     encoder: RecurrentEncoderDecoder
 
     @in_inference_mode
-    def begin(self, sources: Sequence[np.ndarray], start: int, max_tokens: int) -> Seq2SeqDecodingState:
-        """A decoding state with one hypothesis per source: only `start`. `max_tokens` is not needed here."""
+    def start_decoding(self, sources: Sequence[np.ndarray], start: int, max_tokens: int) -> Seq2SeqDecodingState:
+        """A decoding state with one hypothesis per source: only `start`. `max_tokens` is ignored."""
         lengths = tuple(map(len, sources))
         memory, final_states = self.encoder.reader(to_tensor(self.model, np.concatenate(sources)), lengths)
         attention = self.encoder.writer.look
-        decoding_state = Seq2SeqDecodingState(
-            self._decoder, final_states, None if attention is None else AttentionCache(attention, memory, lengths)
-        )
+        attention_cache = None if attention is None else AttentionCache(attention, memory, lengths)
+        decoding_state = Seq2SeqDecodingState(self._decoder, final_states, attention_cache)
         decoding_state.append(np.full(len(sources), start))
         return decoding_state
 
@@ -326,11 +323,9 @@ class Seq2SeqDecodingState:
             self._step()
             h = self._states[-1][0]
             _, project, lm_head = self._decoder.packed_layers(len(h))
-            x = (
-                project(h)
-                if self._attention_cache is None
-                else torch.tanh(self._attention_cache.attend(h) + project(h))
-            )
+            x = project(h)
+            if self._attention_cache is not None:
+                x = torch.tanh(self._attention_cache.attend(h) + x)
             return lm_head(self._decoder.head.transform_states(x)).float().cpu().numpy()
 
     def append(self, ids: np.ndarray) -> None:
@@ -388,7 +383,7 @@ class AttentionCache:
 
 
 def _gates(layer: nn.Module, pack: PackFn) -> Gates:
-    """Both products of a layer as one, if they are plain linear layers."""
+    """Input and recurrent product of a layer, as one product if neither is quantized."""
     assert isinstance(layer, LSTMLayer)
     if type(layer.input) is DeferredLinear and type(layer.state) is DeferredLinear:
         product = pack(torch.cat((layer.input.weight, layer.state.weight), 1), layer.input.bias)
@@ -405,7 +400,7 @@ def _identity(x: Tensor) -> Tensor:
 
 
 def seq2seq_for(model: Model) -> TransformerSeq2Seq | RecurrentSeq2Seq:
-    """The translation interface that suits the model's decoder."""
+    """The translator for the model's type of decoder."""
     recurrent = isinstance(model.encoder, RecurrentEncoderDecoder)
     return RecurrentSeq2Seq(model) if recurrent else TransformerSeq2Seq(model)
 
@@ -417,7 +412,7 @@ class TransformerSeq2Seq(BaseSeq2Seq):
     encoder: EncoderDecoder
 
     @in_inference_mode
-    def begin(self, sources: Sequence[np.ndarray], start: int, max_tokens: int) -> TransformerDecodingState:
+    def start_decoding(self, sources: Sequence[np.ndarray], start: int, max_tokens: int) -> TransformerDecodingState:
         """A decoding state with one hypothesis per source: only `start`, before up to `max_tokens` tokens."""
         lengths = [len(source) for source in sources]
         source_states = self.encoder.reader(to_tensor(self.model, np.concatenate(sources)), lengths).last

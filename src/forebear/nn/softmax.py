@@ -21,7 +21,7 @@ from torch.nn import functional
 from forebear.nn.encoder import States, TokenHead, supervised_tokens
 from forebear.nn.layers import deferred_linear, set_initial_values
 
-# --- Cross-entropy over the whole vocabulary, without ever holding all scores ---
+# --- Cross-entropy over the whole vocabulary, a chunk of scores at a time ---
 
 
 MAX_SCORES = 1 << 23  # scores in memory at once
@@ -89,16 +89,15 @@ class _CrossEntropyFunction(torch.autograd.Function):
 def _loss_and_gradients(
     x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
 ) -> tuple[Tensor, ...]:
-    is_float32, uniform_share = x.dtype == torch.float32, smoothing / len(weight)
+    is_float32, uniform_prob = x.dtype == torch.float32, smoothing / len(weight)
     x_grad = torch.empty_like(x)
     weight_grad = torch.zeros(weight.shape, device=x.device)
     bias_grad = torch.zeros(len(weight) if bias is not None else 0, device=x.device)
     loss = torch.zeros((), device=x.device)
     slices = list(row_slices(len(x), len(weight)))
     # Scores of a chunk. Aligned rows save a sixth of the time for 33,101 words.
-    buffer = x.new_empty((slices[0].stop if slices else 0, -(-len(weight) // ROW_ALIGNMENT) * ROW_ALIGNMENT))[
-        :, : len(weight)
-    ]
+    aligned_size = -(-len(weight) // ROW_ALIGNMENT) * ROW_ALIGNMENT
+    buffer = x.new_empty((slices[0].stop if slices else 0, aligned_size))[:, : len(weight)]
     for slice_ in slices:
         rows, targets = x[slice_], target[slice_, None]
         products = torch.mm(rows, weight.t(), out=buffer[: len(rows)])
@@ -107,12 +106,12 @@ def _loss_and_gradients(
             scores += bias
         max_scores = scores.amax(1, keepdim=True)
         loss += (max_scores - (1 - smoothing) * scores.gather(1, targets)).sum()
-        loss -= uniform_share * scores.sum() if smoothing else 0.0
+        loss -= uniform_prob * scores.sum() if smoothing else 0.0
         total = scores.sub_(max_scores).exp_().sum(1, keepdim=True)
         loss += total.log().sum()
         scores.div_(total).scatter_add_(1, targets, scores.new_full(targets.shape, smoothing - 1.0))
         if smoothing:
-            scores -= uniform_share
+            scores -= uniform_prob
         bias_grad += scores.sum(0) if bias is not None else 0.0
         if is_float32:
             torch.mm(scores, weight, out=x_grad[slice_])
@@ -126,7 +125,7 @@ def _loss_and_gradients(
 
 # --- Sampled softmax ---
 #
-# Negatives are drawn from Zipf's law over ids sorted by frequency. Frequent words would be pushed down too often, so
+# Negatives are sampled from Zipf's law over ids sorted by frequency. Frequent words would be pushed down too often, so
 # each score is reduced by the log of its inclusion probability (Bengio and Senécal 2003; Jean et al. 2015). It
 # approximates the likelihood; at inference the softmax is exact.
 
@@ -156,15 +155,15 @@ def sample_zipf(count: int, vocab_size: int, device: torch.device) -> Tensor:
 
 def zipf_probabilities(vocab_size: int) -> Tensor:
     """(V,) Zipf probabilities: a prior for word frequencies before any text is seen."""
-    return _draw_probs(torch.arange(vocab_size), vocab_size)
+    return _sampling_probs(torch.arange(vocab_size), vocab_size)
 
 
 def log_inclusion_prob(ids: Tensor, vocab_size: int, num_samples: int) -> Tensor:
-    """log P that an id is drawn at least once in `num_samples` draws."""
-    return torch.log(-torch.expm1(num_samples * torch.log1p(-_draw_probs(ids, vocab_size)))).float()
+    """log P that an id is sampled at least once among `num_samples`."""
+    return torch.log(-torch.expm1(num_samples * torch.log1p(-_sampling_probs(ids, vocab_size)))).float()
 
 
-def _draw_probs(ids: Tensor, vocab_size: int) -> Tensor:
+def _sampling_probs(ids: Tensor, vocab_size: int) -> Tensor:
     return torch.log1p(1 / (ids.double() + 1)) / math.log(vocab_size + 1)
 
 
@@ -200,7 +199,7 @@ class TailCluster(nn.Module):
 class AdaptiveSoftmax(nn.Module):
     """(N, inputs) vectors → probabilities of `vocab_size` words.
 
-    Biases start at the log of Zipf's law: else hundreds of steps are spent on learning word frequencies.
+    Biases start at the log of Zipf's law; otherwise hundreds of steps are spent on learning word frequencies.
 
     cutoffs      first id of each cluster; none: a full softmax
     num_samples  number of negatives of the sampled softmax in training (full softmax only); 0: all words
@@ -217,12 +216,11 @@ class AdaptiveSoftmax(nn.Module):
             TailCluster(inputs, max(1, inputs // SIZE_REDUCTION**index), cluster_ends[index] - cluster_ends[index - 1])
             for index in range(1, len(cluster_ends))
         )
-        num_frequent, *tail_probabilities = zipf_probabilities(vocab_size).tensor_split(cutoffs)
-        set_initial_values(
-            self.scores, bias=torch.cat((num_frequent, *(cluster.sum()[None] for cluster in tail_probabilities))).log()
-        )
-        for group, probabilities in zip(self._clusters(), tail_probabilities, strict=True):
-            set_initial_values(group.scores, bias=probabilities.log())
+        frequent_probabilities, *tail_probabilities = zipf_probabilities(vocab_size).tensor_split(cutoffs)
+        cluster_probabilities = (probabilities.sum()[None] for probabilities in tail_probabilities)
+        set_initial_values(self.scores, bias=torch.cat((frequent_probabilities, *cluster_probabilities)).log())
+        for cluster, probabilities in zip(self._clusters(), tail_probabilities, strict=True):
+            set_initial_values(cluster.scores, bias=probabilities.log())
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, V) log P of all words up to a constant."""
@@ -261,10 +259,11 @@ class AdaptiveSoftmax(nn.Module):
             return target, []
         cluster_ids = torch.bucketize(target, torch.tensor(self.cutoffs, device=target.device), right=True)
         head_targets = torch.where(cluster_ids > 0, self.num_frequent - 1 + cluster_ids, target)
-        rows = [(cluster_ids == index).nonzero().squeeze(1) for index in range(1, len(self.cutoffs) + 1)]
-        return head_targets, [
-            (row_ids, target[row_ids] - cutoff) for row_ids, cutoff in zip(rows, self.cutoffs, strict=True)
-        ]
+        cluster_targets = []
+        for index, cutoff in enumerate(self.cutoffs, 1):
+            row_ids = (cluster_ids == index).nonzero().squeeze(1)
+            cluster_targets.append((row_ids, target[row_ids] - cutoff))
+        return head_targets, cluster_targets
 
     def _clusters(self) -> list[TailCluster]:
         return [cluster for cluster in self.groups if isinstance(cluster, TailCluster)]
@@ -275,9 +274,9 @@ def _cluster_scores(cluster: TailCluster, x: Tensor) -> Tensor:
 
 
 class SoftmaxHead(TokenHead):
-    """Language-model head with its own softmax, or one that another head holds (`is_shared`).
+    """Language-model head with its own softmax, or with that of another head (`is_shared`).
 
-    input_offset  start of the states' slice that is read: heads of two directions may share a softmax
+    input_offset  first dimension of the states that is used: heads of two directions may share a softmax
     """
 
     def __init__(self, softmax: AdaptiveSoftmax, *, input_offset: int = 0, is_shared: bool = False) -> None:

@@ -19,9 +19,7 @@ Activation = Literal["gelu", "gelu-tanh", "relu"]
 
 
 class TransformerBlock(nn.Module):
-    """Self-attention and a feed-forward layer with residual connections; LayerNorm before ("pre") or after ("post")
-    each.
-    """
+    """Self-attention and a feed-forward layer with residual connections, each with LayerNorm ("pre" or "post")."""
 
     has_cross_attention: ClassVar[bool] = False
 
@@ -42,7 +40,7 @@ class TransformerBlock(nn.Module):
         super().__init__()
         self.norm_position, self.activation, self.dropout = norm_position, activation, nn.Dropout(dropout)
         self.attention = SelfAttention(
-            width, num_heads, past_only=sees == "past", dropout=attention_dropout, output_scale=output_scale
+            width, num_heads, is_causal=sees == "past", dropout=attention_dropout, output_scale=output_scale
         )
         has_cross = self.has_cross_attention
         self.cross = CrossAttention(width, num_heads, output_scale=output_scale) if has_cross else None
@@ -82,7 +80,7 @@ class Transformer(Encoder):
 
     has_attention = True
     block_class: ClassVar[type[TransformerBlock]] = TransformerBlock
-    sums_per_block: ClassVar[int] = 2  # residual connections
+    residuals_per_block: ClassVar[int] = 2
     embedding: InputEmbedding
 
     def __init__(
@@ -108,13 +106,10 @@ class Transformer(Encoder):
                 hint=f"choose a width that is a multiple of {num_heads}, or other heads",
             )
         self.embedding, self.width, self.depth = embedding, width, depth  # pyright: ignore[reportIncompatibleVariableOverride]
-        self.norm_position = norm
-        self.sees = sees
-        self.activation = activation
-        self.heads = num_heads
-        self.epsilon = epsilon
-        # Each residual sum adds variance: GPT-2 scales the output layers by the inverse root of their number.
-        scale = (self.sums_per_block * depth) ** -0.5 if norm == "pre" else 1.0
+        self.norm_position, self.sees, self.activation = norm, sees, activation
+        self.heads, self.epsilon = num_heads, epsilon
+        # Each residual sum adds variance: GPT-2 scales the output layers by the inverse root of the number of sums.
+        scale = (self.residuals_per_block * depth) ** -0.5 if norm == "pre" else 1.0
         self.blocks = nn.ModuleList(
             self.block_class(
                 width,
@@ -164,12 +159,12 @@ class Transformer(Encoder):
     def attention_maps(self, tokens: Tensor, lengths: Lengths, segments: Tensor | None = None) -> list[list[Tensor]]:
         """Attention weights for inspection: for each layer the (H, n, n) weights of each sequence."""
         states = self(tokens, lengths, segments)
-        maps = []
+        weights = []
         for index, x in enumerate(states.layers[:-1]):
             block = self.blocks[index % len(self.blocks)]
             assert isinstance(block, TransformerBlock)
-            maps.append(block.attention_weights(x, states.lengths))
-        return maps
+            weights.append(block.attention_weights(x, states.lengths))
+        return weights
 
 
 # --- Encoder–decoder ---
@@ -214,7 +209,7 @@ class TransformerDecoder(Transformer):
     """
 
     block_class = DecoderBlock
-    sums_per_block = 3
+    residuals_per_block = 3
 
     def __init__(self, embedding: InputEmbedding, **options: Any) -> None:
         super().__init__(embedding, sees="past", attention_dropout=0.0, **options)

@@ -37,17 +37,16 @@ def packed_lm_head(head: LMHead, pack: PackFn) -> LinearFn:
     """The output projection as a function with packed weights; its input is `head.transform_states`."""
     if type(head) is not LMHead:
         return head.logits_from
-    embedding = head.embedding
-    return (
-        embedding.fast_product(head.bias) if isinstance(embedding, QuantizedEmbedding) else pack(head.weight, head.bias)
-    )
+    if isinstance(head.embedding, QuantizedEmbedding):
+        return head.embedding.fast_product(head.bias)
+    return pack(head.weight, head.bias)
 
 
 class PackedDecoder(ABC):
     """A decoder whose weights are packed at first use: in one layout for a single sequence, in another for several."""
 
     def packed_layers(self, num_rows: int) -> Any:
-        """What `pack_layers` returns, packed for this many sequences at a time."""
+        """The result of `pack_layers`, packed for this many sequences at a time."""
         return self._packed_for_vector if num_rows == 1 else self._packed_for_matrix
 
     @abstractmethod
@@ -75,7 +74,7 @@ def pack_for_vector(weight: Tensor, bias: Tensor | None) -> LinearFn:
 
 
 def pack_for_matrix(weight: Tensor, bias: Tensor | None) -> LinearFn:
-    """The same for several rows."""
+    """x · weightᵀ + bias, for several rows."""
     if not can_pack(weight):
         return pack_none(weight, bias)
     multiply, packed = torch.ops.mkldnn._linear_pointwise, torch.ops.mkldnn._reorder_linear_weight(weight)
@@ -83,17 +82,13 @@ def pack_for_matrix(weight: Tensor, bias: Tensor | None) -> LinearFn:
 
 
 def pack_none(weight: Tensor, bias: Tensor | None) -> LinearFn:
-    """The same without a copy."""
+    """x · weightᵀ + bias, without a copy of the weight."""
     return lambda x: functional.linear(x, weight, bias)
 
 
 def can_pack(weight: Tensor) -> bool:
-    """Whether oneDNN can pack it, by an operation internal to torch's compiler, which may be absent."""
-    is_supported = (
-        weight.device.type == "cpu" and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available()
-    )
-    return (
-        is_supported
-        and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
-        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    )
+    """Whether oneDNN can pack the weight; the operations are internal to torch and may be absent."""
+    is_float_on_cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
+    operations = ("_reorder_linear_weight", "_linear_pointwise")
+    has_onednn = is_float_on_cpu and torch.backends.mkldnn.is_available()
+    return has_onednn and all(hasattr(torch.ops.mkldnn, name) for name in operations)

@@ -1,7 +1,7 @@
-"""Task encoders over word vectors (mean, CNN, BiLSTM), and over a scalar mix of a pre-trained encoder's layers.
+"""Task encoders over word vectors: mean, CNN and BiLSTM.
 
-Each text is encoded on its own: word by word ("mean", pooled by the head), with neighboring words ("convolution"), or
-in both directions ("recurrent"). In a pair of texts each word first attends to the other text.
+Each text is encoded separately: word by word ("mean", pooled by the head), with neighboring words ("convolution"), or
+in both directions ("recurrent"). In a pair of texts, each word first attends to the other text.
 """
 
 from __future__ import annotations
@@ -58,21 +58,18 @@ class DeferredConv1d(nn.Conv1d, Initializable):
 
 
 class ConvolutionLayer(nn.Module):
-    """Convolutions of the widths SPANS, with about equally many filters of each."""
+    """Convolutions with about equally many filters of each of the FILTER_WIDTHS."""
 
     def __init__(self, input_size: int, width: int) -> None:
         super().__init__()
-        num_filters = {
-            filter_width: (width + index) // len(FILTER_WIDTHS) for index, filter_width in enumerate(FILTER_WIDTHS)
-        }
-        self.filters = nn.ModuleList(
-            DeferredConv1d(input_size, count, span) for span, count in num_filters.items() if count
-        )
+        counts = [(width + index) // len(FILTER_WIDTHS) for index in range(len(FILTER_WIDTHS))]
+        filters = zip(FILTER_WIDTHS, counts, strict=True)
+        self.filters = nn.ModuleList(DeferredConv1d(input_size, count, size) for size, count in filters if count)
 
     def forward(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
         """Texts are concatenated with zeros between them: no filter spans two texts."""
-        sizes, texts = torch.tensor(lengths, device=x.device), torch.arange(1, len(lengths) + 1, device=x.device)
-        positions = torch.arange(len(x), device=x.device) + TEXT_GAP * texts.repeat_interleave(sizes)
+        sizes, numbers = torch.tensor(lengths, device=x.device), torch.arange(1, len(lengths) + 1, device=x.device)
+        positions = torch.arange(len(x), device=x.device) + TEXT_GAP * numbers.repeat_interleave(sizes)
         padded = x.new_zeros(len(x) + TEXT_GAP * (len(lengths) + 1), x.shape[1]).index_copy(0, positions, x).t()[None]
         outputs = []
         for layer in self.filters:
@@ -131,16 +128,17 @@ class TaskEncoder(Encoder):
     def forward(
         self, tokens: Tensor, lengths: Lengths, segments: Tensor | None = None, positions: Tensor | None = None
     ) -> States:
-        rows = to_lengths(lengths)
+        row_lengths = to_lengths(lengths)
         x = self.dropout(self.embedding(tokens))
-        y, texts = x, rows
+        y, text_lengths = x, row_lengths
         if self.is_pair:
-            texts = split_text_lengths(rows, segments)
-            other = attend_other_text(x, texts)
+            text_lengths = split_text_lengths(row_lengths, segments)
+            other = attend_other_text(x, text_lengths)
             y = (x - other).abs() if self.matching is None else self.matching(x, other)
         if self.body is not None:
-            y = self.body(y, tuple(length for length in texts if length)) if len(y) else y.new_zeros(0, self.width)
-        return States([x, y], rows)
+            nonempty = tuple(length for length in text_lengths if length)
+            y = self.body(y, nonempty) if nonempty else y.new_zeros(0, self.width)
+        return States([x, y], row_lengths)
 
 
 def split_text_lengths(row_lengths: tuple[int, ...], segments: Tensor | None) -> tuple[int, ...]:
@@ -155,25 +153,23 @@ def split_text_lengths(row_lengths: tuple[int, ...], segments: Tensor | None) ->
     )
 
 
-def attend_other_text(x: Tensor, texts: tuple[int, ...]) -> Tensor:
+def attend_other_text(x: Tensor, text_lengths: tuple[int, ...]) -> Tensor:
     """(T, D) for each word the mean of the other text's words, weighted by similarity; zeros if there are none.
 
-    `texts` are as returned by `split_text_lengths`. An extra zero vector with score 0 lets words without similar ones
-    attend to nothing.
+    `text_lengths` are as returned by `split_text_lengths`. An extra zero vector with score 0 lets words without
+    similar ones attend to nothing.
     """
-    sizes, text_vectors = torch.tensor(texts, device=x.device), x.split(list(texts))
+    sizes, text_vectors = torch.tensor(text_lengths, device=x.device), x.split(list(text_lengths))
     padded = [nn.utils.rnn.pad_sequence(list(text_vectors[index::2]), batch_first=True) for index in (0, 1)]
-    masks = [
-        torch.arange(padded[index].shape[1], device=x.device) < sizes[index::2, None] for index in (0, 1)
-    ]  # padding gets no attention
+    # Padding gets no attention.
+    masks = [torch.arange(padded[index].shape[1], device=x.device) < sizes[index::2, None] for index in (0, 1)]
     first, second = (vectors / vectors.norm(dim=2, keepdim=True).clamp(min=MIN_NORM) for vectors in padded)
     scores = ATTENTION_SHARPNESS * first @ second.transpose(1, 2)
     first_contexts = _attend_to_words(scores, padded[1], masks[1])[masks[0]]
     second_contexts = _attend_to_words(scores.transpose(1, 2), padded[0], masks[0])[masks[1]]
-    text_index = (torch.arange(len(texts), device=x.device) % 2).repeat_interleave(sizes)
-    return torch.cat((first_contexts, second_contexts))[
-        text_index.argsort(stable=True).argsort()
-    ]  # back to the original order
+    text_index = (torch.arange(len(text_lengths), device=x.device) % 2).repeat_interleave(sizes)
+    original_order = text_index.argsort(stable=True).argsort()
+    return torch.cat((first_contexts, second_contexts))[original_order]
 
 
 def _attend_to_words(scores: Tensor, vectors: Tensor, is_word: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Batches with named targets and no padding, the Objective protocol, and a stateless shuffle."""
+"""Batches with named targets and without padding, their keys, and batching within a token budget."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class BatchKey:
     seed: int
     step: int
 
-    def rng(self, purpose: int = 0) -> np.random.Generator:
-        """A generator per purpose, so that nested objectives sample independently."""
-        return np.random.default_rng([self.seed, self.step, purpose])
+    def rng(self, stream: int = 0) -> np.random.Generator:
+        """The random generator of a stream; nested objectives use different streams, so that they are independent."""
+        return np.random.default_rng([self.seed, self.step, stream])
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Batch:
 
     Attributes:
         inputs: `lengths` (B,) of the sequences; `tokens` and others (T,) with one entry per token; `groups` (B,), the
-            rising example number of each sequence, where an example has several; `source` and `source_lengths` (B,),
+            ascending example index of each sequence, if an example has several; `source` and `source_lengths` (B,),
             the source tokens of sequence-to-sequence batches.
         targets: One entry per token (T,), sequence (B,) or example; IGNORE_INDEX or NaN is not supervised; an entry
             may be several numbers.
@@ -80,12 +80,11 @@ class Batch:
             slice_by_length = {ends[-1]: slice(ends[rows.start], ends[rows.stop]), examples: slice(first, last)}
             slice_by_length[len(lengths)] = rows
             slices = {name: array[slice_by_length[len(array)]] for name, array in arrays.items() if name != "source"}
-            slices |= (
-                {"source": arrays["source"][source_ends[rows.start] : source_ends[rows.stop]]}
-                if "source" in arrays
-                else {}
-            )
-            return slices | ({"groups": slices["groups"] - first} if "groups" in slices else {})
+            if "source" in arrays:
+                slices["source"] = arrays["source"][source_ends[rows.start] : source_ends[rows.stop]]
+            if "groups" in slices:
+                slices["groups"] = slices["groups"] - first
+            return slices
 
         pairs = zip(boundaries[:-1].tolist(), boundaries[1:].tolist(), strict=True)
         return [
@@ -102,7 +101,7 @@ def balanced_splits(ends: np.ndarray, count: int) -> np.ndarray:
     targets = ends[-1] * np.arange(1, count) / count
     upper_index = np.searchsorted(ends, targets)
     nearest_index = upper_index - (targets - ends[upper_index - 1] < ends[upper_index] - targets)
-    min_ends = np.arange(1, count)  # each part has an example of its own
+    min_ends = np.arange(1, count)  # each part has at least one example
     nearest_index = np.maximum.accumulate(nearest_index - min_ends) + min_ends
     return np.concatenate(([0], np.clip(nearest_index, min_ends, len(ends) - 1 - count + min_ends), [len(ends) - 1]))
 

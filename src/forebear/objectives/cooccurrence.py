@@ -1,7 +1,7 @@
 """Co-occurrence counts for GloVe: counted once in bounded memory, cached on disk, and batched for training.
 
 Distance weights are integers over a common denominator, so counts are exact, and the order of entries depends on the
-text alone: the table is bit-identical whatever the memory limit.
+text alone: the table is bit-identical for any memory limit.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from forebear.objectives.shuffle import shuffled_positions
 
 # --- Counting in bounded memory ---
 #
-# The text is read in chunks. If one holds all of it, rows are counted in memory. Otherwise the rows of each chunk are
-# written to disk (a run), and the runs of each row are merged at the end.
+# The text is read in chunks. If one chunk holds all of it, rows are counted in memory. Otherwise the rows of each chunk
+# are written to disk as a sorted run, and the runs are merged row by row at the end (external sorting).
 
 
 WEIGHT_DENOMINATOR = math.lcm(*range(1, 17))  # weight of adjacent words: divisible by all distances up to 16
@@ -47,7 +47,7 @@ CHUNK_TOKENS = 1 << 20  # tokens read at a time
 BUFFER_ENTRIES = 1 << 20  # entries buffered before they are written
 # Memory per token of a chunk, per buffered entry, and per word of the vocabulary.
 BYTES_PER_TOKEN, BYTES_PER_ENTRY, BYTES_PER_WORD = 8, 36, 64
-BAND_ROWS = 64  # rows and columns of a tile
+TILE_SIZE = 64  # rows and columns of a tile
 MAX_BAND_ENTRIES = 1 << 22  # entries of a band; bands of frequent words have fewer words
 SEED_MULTIPLIER = 0x9E3779B97F4A7C15  # odd with irregular bits: spreads consecutive seeds
 
@@ -60,29 +60,29 @@ class TokenChunks:
 
     Attributes:
         source: Units (sentences or documents); windows do not cross them.
-        vocabulary: Vocabulary size.
-        blocked_ids: Ids that are skipped as if they were not in the text.
+        vocab_size: Vocabulary size.
+        ignored_ids: Ids that are skipped as if they were not in the text.
     """
 
     source: Subset
-    vocabulary: int
-    blocked_ids: frozenset[int]
+    vocab_size: int
+    ignored_ids: frozenset[int]
 
     def chunks(self) -> Iterator[np.ndarray]:
         """int32 ids with a boundary marker after every unit."""
-        from forebear.kernels.cooccurrence import UNIT_BORDER
+        from forebear.kernels.cooccurrence import UNIT_BOUNDARY
 
-        is_blocked = np.zeros(self.vocabulary, bool)
-        is_blocked[list(self.blocked_ids)] = True
+        is_ignored = np.zeros(self.vocab_size, bool)
+        is_ignored[list(self.ignored_ids)] = True
         unit_ends, num_tokens = self.source.token_ends, self.source.num_tokens
         for begin in range(0, num_tokens, CHUNK_TOKENS):
             end = min(begin + CHUNK_TOKENS, num_tokens)
             ids, sizes = self.source.token_slice(begin, end)
-            if int(ids.max()) >= self.vocabulary:
-                raise InputError(f"the text holds the id {ids.max()}, and there are {self.vocabulary} words")
+            if int(ids.max()) >= self.vocab_size:
+                raise InputError(f"the text holds the id {ids.max()}, and there are {self.vocab_size} words")
             is_cut = int(unit_ends[np.searchsorted(unit_ends, end)] > end)  # the last unit continues in the next chunk
             boundaries = np.cumsum(sizes)[: len(sizes) - is_cut]
-            yield np.insert(ids, boundaries, UNIT_BORDER)[np.insert(~is_blocked[ids], boundaries, True)]
+            yield np.insert(ids, boundaries, UNIT_BOUNDARY)[np.insert(~is_ignored[ids], boundaries, True)]
 
 
 class CooccurrenceRows(Protocol):
@@ -90,7 +90,7 @@ class CooccurrenceRows(Protocol):
 
     @property
     def row_counts(self) -> np.ndarray:
-        """(vocabulary,) frequency of each word."""
+        """(vocab_size,) frequency of each word."""
         ...
 
     def entries(self, begin: int, end: int, max_entries: int) -> Entries:
@@ -101,12 +101,12 @@ class CooccurrenceRows(Protocol):
 class _InMemoryRows:
     """Rows of a text in memory, counted on demand."""
 
-    def __init__(self, text: np.ndarray, first: int, last: int, vocabulary: int, weights: np.ndarray) -> None:
+    def __init__(self, text: np.ndarray, first: int, last: int, vocab_size: int, weights: np.ndarray) -> None:
         from forebear.kernels import cooccurrence as kernels
 
         self.kernels, self.text, self.weights = kernels, text, weights
-        self.starts, self.positions = kernels.word_positions(text, vocabulary, first, last)
-        self.accumulator, self.sizes = kernels.row_accumulator(vocabulary), np.zeros(vocabulary, np.int64)
+        self.starts, self.positions = kernels.word_positions(text, vocab_size, first, last)
+        self.accumulator, self.sizes = kernels.row_accumulator(vocab_size), np.zeros(vocab_size, np.int64)
 
     @property
     def row_counts(self) -> np.ndarray:
@@ -119,27 +119,27 @@ class _InMemoryRows:
 
     def count_into(self, begin: int, end: int, columns: np.ndarray, counts: np.ndarray) -> tuple[int, int]:
         """Fill the arrays; return the first row that did not fit, and the number of filled entries."""
-        arguments = self.text, self.starts, self.positions, self.weights, begin, end
-        return self.kernels.count_rows(*arguments, self.accumulator, columns, counts, self.sizes)
+        inputs = self.text, self.starts, self.positions, self.weights, begin, end
+        return self.kernels.count_rows(*inputs, self.accumulator, columns, counts, self.sizes)
 
 
 class _OnDiskRows:
-    """Runs on disk: the rows of several chunks, merged on demand."""
+    """Sorted runs on disk, each with the rows of one chunk; rows are merged on demand."""
 
-    def __init__(self, folder: Path, vocabulary: int) -> None:
-        self.folder, self.vocabulary = folder, vocabulary
-        self.starts: list[np.ndarray] = []  # of each run, the start of each row in its files
-        self.row_counts = np.zeros(vocabulary, np.int64)
+    def __init__(self, folder: Path, vocab_size: int) -> None:
+        self.folder, self.vocab_size = folder, vocab_size
+        self.starts: list[np.ndarray] = []  # for each run, the start of each row in its files
+        self.row_counts = np.zeros(vocab_size, np.int64)
 
     def _files(self, run: int) -> list[Path]:
         return [self.folder / f"run-{run}.{name}" for name in ("columns", "counts")]
 
     def add(self, counted_rows: _InMemoryRows) -> None:
-        paths, capacity = self._files(len(self.starts)), BUFFER_ENTRIES + self.vocabulary + 1
+        paths, capacity = self._files(len(self.starts)), BUFFER_ENTRIES + self.vocab_size + 1
         columns, counts, row = np.empty(capacity, np.int32), np.empty(capacity, np.int64), 0
         with open(paths[0], "wb") as to_columns, open(paths[1], "wb") as to_counts:
-            while row < self.vocabulary:
-                row, num_entries = counted_rows.count_into(row, self.vocabulary, columns, counts)
+            while row < self.vocab_size:
+                row, num_entries = counted_rows.count_into(row, self.vocab_size, columns, counts)
                 to_columns.write(columns[:num_entries].data)
                 to_counts.write(counts[:num_entries].data)
         self.row_counts += counted_rows.row_counts
@@ -158,7 +158,7 @@ class _OnDiskRows:
         sizes = np.zeros(end - begin, np.int64)
         arrays_of_runs = [np.concatenate(arrays) for arrays in zip(*run_arrays, strict=True)]
         num_entries = kernels.merge_rows(
-            starts, *arrays_of_runs, kernels.row_accumulator(self.vocabulary), columns, counts, sizes
+            starts, *arrays_of_runs, kernels.row_accumulator(self.vocab_size), columns, counts, sizes
         )
         return sizes, columns[:num_entries], counts[:num_entries]
 
@@ -176,21 +176,15 @@ def count_rows(
     from forebear.kernels import cooccurrence as kernels
 
     weights = np.array([round(WEIGHT_DENOMINATOR / distance) for distance in range(1, window + 1)], np.int64)
-    num_words, text_size = text.vocabulary, text.source.num_tokens + len(text.source) + 1
-    available = (
-        max_memory
-        - BYTES_PER_ENTRY * max(MAX_BAND_ENTRIES, BUFFER_ENTRIES + num_words)
-        - BYTES_PER_WORD * num_words
-        - BYTES_PER_ENTRY * CHUNK_TOKENS
-    )
-    buffer_size = min(
-        max(available // BYTES_PER_TOKEN, 4 * CHUNK_TOKENS, 4 * window), np.iinfo(np.int32).max
-    )  # positions are int32
-    buffer = np.empty(min(buffer_size, text_size), np.int32)
-    buffer[0], text_end, first, runs = kernels.UNIT_BORDER, 1, 1, _OnDiskRows(folder, num_words)
+    num_words, text_size = text.vocab_size, text.source.num_tokens + len(text.source) + 1
+    num_buffered = max(MAX_BAND_ENTRIES, BUFFER_ENTRIES + num_words) + CHUNK_TOKENS
+    available = max_memory - BYTES_PER_ENTRY * num_buffered - BYTES_PER_WORD * num_words
+    capacity = max(available // BYTES_PER_TOKEN, 4 * CHUNK_TOKENS, 4 * window)
+    buffer = np.empty(min(capacity, np.iinfo(np.int32).max, text_size), np.int32)  # positions are int32
+    buffer[0], text_end, first, runs = kernels.UNIT_BOUNDARY, 1, 1, _OnDiskRows(folder, num_words)
     for index, chunk in enumerate(text.chunks()):
         if text_end + len(chunk) > len(buffer):
-            last = text_end - window  # the last words still need the words after them
+            last = text_end - window  # the last words are counted with the next chunk, which has their right contexts
             runs.add(_InMemoryRows(buffer[:text_end], first, last, num_words, weights))
             buffer[: 2 * window] = buffer[last - window : text_end].copy()
             text_end, first = 2 * window, window
@@ -208,12 +202,12 @@ def row_bands(counts: np.ndarray, window: int) -> Iterator[tuple[int, int, int]]
     """(first, last, maximum entries) of bands of a few words each; they depend on the text alone."""
     num_words = len(counts)
     max_entries = np.minimum(counts * 2 * window, num_words)
-    for begin in range(0, num_words, BAND_ROWS):
-        step = BAND_ROWS
-        while step > 1 and int(max_entries[begin : begin + BAND_ROWS].sum()) * step > MAX_BAND_ENTRIES * BAND_ROWS:
+    for begin in range(0, num_words, TILE_SIZE):
+        step = TILE_SIZE
+        while step > 1 and int(max_entries[begin : begin + TILE_SIZE].sum()) * step > MAX_BAND_ENTRIES * TILE_SIZE:
             step //= 2
-        for first in range(begin, min(begin + BAND_ROWS, num_words), step):
-            last = min(first + step, begin + BAND_ROWS, num_words)
+        for first in range(begin, min(begin + TILE_SIZE, num_words), step):
+            last = min(first + step, begin + TILE_SIZE, num_words)
             yield first, last, int(max_entries[first:last].sum())
 
 
@@ -224,14 +218,14 @@ def tile_entries(rows: CooccurrenceRows, begin: int, end: int, max_entries: int)
     sizes, columns, counts = rows.entries(begin, end, max_entries)
     entries = np.empty(len(columns), np.int32), np.empty(len(columns), np.int32), np.empty(len(columns), np.float32)
     seed = np.uint64((begin + 1) * SEED_MULTIPLIER % (1 << 64))
-    kernels.tile_rows(begin, sizes, columns, counts, BAND_ROWS, float(WEIGHT_DENOMINATOR), seed, *entries)
+    kernels.tile_rows(begin, sizes, columns, counts, TILE_SIZE, float(WEIGHT_DENOMINATOR), seed, *entries)
     return entries
 
 
 FORMAT = "forebear-cooccurrences/1"
 METADATA_FILE, TABLE_FOLDER = "cooccurrences.json", "whole"
 ARRAYS = {"rows": np.int32, "columns": np.int32, "counts": np.float32}
-DEFAULT_RAM = 1 << 30  # bytes
+DEFAULT_MAX_MEMORY = 1 << 30  # bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,7 +236,7 @@ class CooccurrenceTable:
         rows: (N,) word ids.
         columns: (N,) word ids.
         counts: (N,) positive counts, weighted by 1/distance.
-        metadata: Of the table.
+        metadata: As in the table's file.
 
     Entries are ordered in tiles of words of similar frequency and shuffled within tiles, so that consecutive entries
     share words (cache locality) in random order.
@@ -274,28 +268,28 @@ class CooccurrenceTable:
 def count_cooccurrences(
     source: Subset,
     *,
-    vocabulary: int,
+    vocab_size: int,
     window: int,
     unit: str,
-    blocked_ids: frozenset[int] = frozenset(),
-    max_memory: int = DEFAULT_RAM,
+    ignored_ids: frozenset[int] = frozenset(),
+    max_memory: int = DEFAULT_MAX_MEMORY,
     progress: ProgressFn | None = None,
 ) -> CooccurrenceTable:
     """Count words within `window` words of each other, or open the cached table of the same text and settings.
 
     Args:
         source: The text.
-        vocabulary: Vocabulary size.
+        vocab_size: Vocabulary size.
         window: Maximum distance of two words.
         unit: "sentence" or "document"; windows do not cross it.
-        blocked_ids: Ids that are skipped as if they were not in the text.
+        ignored_ids: Ids that are skipped as if they were not in the text.
         max_memory: Memory limit in bytes (at least about 200 MB are used); the rest goes to disk.
         progress: Called with (done, total).
     """
     require_text_unit(unit)
     if window < 1:
         raise InputError(f"a window of {window} words", hint="choose a window of 1 or more, such as 10")
-    key = _cache_key(source, vocabulary, window, unit, blocked_ids)
+    key = _cache_key(source, vocab_size, window, unit, ignored_ids)
     target = cache_folder() / "cooccurrences" / key[:32]
     if (existing := _open_existing(target)) is not None:
         return existing
@@ -303,7 +297,7 @@ def count_cooccurrences(
         clear_folder(work)  # an interrupted count cannot be resumed
         try:
             if _open_existing(target) is None:  # another process may have finished it while we waited
-                text = TokenChunks(source.by_sentence() if unit == "sentence" else source, vocabulary, blocked_ids)
+                text = TokenChunks(source.by_sentence() if unit == "sentence" else source, vocab_size, ignored_ids)
                 _write_table(text, window, work, max_memory, progress or (lambda done, total: None), key)
                 if target.exists():
                     shutil.rmtree(target)
@@ -332,24 +326,19 @@ def _write_table(text: TokenChunks, window: int, work: Path, max_memory: int, pr
         for begin, end, max_entries in row_bands(rows.row_counts, window):
             for file, values in zip(files, tile_entries(rows, begin, end, max_entries), strict=True):
                 file.append(values)
-            progress((total + total * end // text.vocabulary) // 2, total)
+            progress((total + total * end // text.vocab_size) // 2, total)
         for file in files:
             file.finish()
     entries = files[0].length
-    metadata = {
-        "format": FORMAT,
-        "key": key,
-        "entries": entries,
-        "tokens": int(rows.row_counts.sum()),
-        "window": window,
-    }
-    write_json(folder / METADATA_FILE, metadata | {"words": int(np.count_nonzero(rows.row_counts))})
+    num_tokens, num_words = int(rows.row_counts.sum()), int(np.count_nonzero(rows.row_counts))
+    metadata = {"format": FORMAT, "key": key, "entries": entries, "tokens": num_tokens, "window": window}
+    write_json(folder / METADATA_FILE, metadata | {"words": num_words})
 
 
-def _cache_key(source: Subset, vocabulary: int, window: int, unit: str, blocked_ids: frozenset[int]) -> str:
+def _cache_key(source: Subset, vocab_size: int, window: int, unit: str, ignored_ids: frozenset[int]) -> str:
     """The cache key: everything that determines the counts and their order."""
-    constants = (WEIGHT_DENOMINATOR, BAND_ROWS, MAX_BAND_ENTRIES)
-    settings = [FORMAT, source.corpus.key, vocabulary, window, unit, sorted(blocked_ids), *constants]
+    constants = (WEIGHT_DENOMINATOR, TILE_SIZE, MAX_BAND_ENTRIES)
+    settings = [FORMAT, source.corpus.key, vocab_size, window, unit, sorted(ignored_ids), *constants]
     digest = hashlib.sha256(json.dumps(settings).encode())
     digest.update(np.ascontiguousarray(source.units, np.int64).data)
     return digest.hexdigest()
@@ -363,7 +352,7 @@ def _load_memmap(path: Path) -> np.ndarray:
 # --- The objective: batches of entries ---
 
 
-NUM_BLOCKS = 1024  # about as many blocks of entries, each shown as one
+NUM_BLOCKS = 1024  # about as many blocks of entries; a block is shuffled as a whole
 MIN_BLOCK_ENTRIES, MAX_BLOCK_ENTRIES = 16, 4096  # entries of a block
 
 
@@ -376,55 +365,55 @@ class Cooccurrences:
     (T,) its weight; the target `together` (T,) is the log of its count.
 
     Attributes:
-        vocabulary: Vocabulary size.
-        blocked_ids: Ids that are skipped as if they were not in the text.
+        vocab_size: Vocabulary size.
+        ignored_ids: Ids that are skipped as if they were not in the text.
         window: Maximum distance of two words.
         text_unit: "sentence" or "document"; windows do not cross it.
-        count_cap: Count from which all entries have weight 1.
-        power: Exponent of count / count_cap below it.
-        ram: Memory limit of counting, in bytes.
+        x_max: Count from which all entries have weight 1.
+        alpha: Exponent of count / x_max for smaller counts.
+        max_memory: Memory limit of counting, in bytes.
     """
 
-    target_heads: ClassVar[tuple[str, ...]] = ("together",)  # known without counting
+    target_heads: ClassVar[tuple[str, ...]] = ("together",)  # heads of the targets, known without counting
     batch_unit: ClassVar[str] = "entries"  # of the table, not tokens
 
-    vocabulary: int
-    blocked_ids: frozenset[int]
+    vocab_size: int
+    ignored_ids: frozenset[int]
     window: int
     text_unit: str
-    count_cap: float
-    power: float
-    ram: int = DEFAULT_RAM
+    x_max: float
+    alpha: float
+    max_memory: int = DEFAULT_MAX_MEMORY
 
     def __post_init__(self) -> None:
         require_text_unit(self.text_unit)
 
     def prepass(self, source: Subset, progress: ProgressFn | None = None) -> None:
-        """Count, unless the table is cached."""
+        """Count co-occurrences, unless the table is cached."""
         self.counts(source, progress)
 
     def counts(self, source: Subset, progress: ProgressFn | None = None) -> CooccurrenceTable:
         """The table of a text."""
-        settings = (self.vocabulary, self.blocked_ids, self.window, self.text_unit, self.ram)
+        settings = (self.vocab_size, self.ignored_ids, self.window, self.text_unit, self.max_memory)
         if (tables := _open_tables(source)).get(settings) is None:
             tables[settings] = count_cooccurrences(
                 source,
-                vocabulary=self.vocabulary,
+                vocab_size=self.vocab_size,
                 window=self.window,
                 unit=self.text_unit,
-                blocked_ids=self.blocked_ids,
-                max_memory=self.ram,
+                ignored_ids=self.ignored_ids,
+                max_memory=self.max_memory,
                 progress=progress,
             )
         return tables[settings]
 
-    def steps(self, source: Subset, size: int) -> int:
-        return max(1, -(-len(self.counts(source)) // size))
+    def steps(self, source: Subset, batch_size: int) -> int:
+        return max(1, -(-len(self.counts(source)) // batch_size))
 
-    def batch(self, source: Subset, size: int, key: BatchKey) -> Batch:
+    def batch(self, source: Subset, batch_size: int, key: BatchKey) -> Batch:
         table = self.counts(source)
-        epoch, index = divmod(key.step, self.steps(source, size))
-        begin, end = index * size, min((index + 1) * size, len(table))
+        epoch, index = divmod(key.step, self.steps(source, batch_size))
+        begin, end = index * batch_size, min((index + 1) * batch_size, len(table))
         ranges = _block_ranges(len(table), begin, end, key.seed, epoch)
 
         def gather(array: np.ndarray) -> np.ndarray:
@@ -432,9 +421,9 @@ class Cooccurrences:
 
         log_counts = gather(table.counts)
         np.log(log_counts, out=log_counts)
-        # The power via logs, which NumPy vectorizes.
-        weights = log_counts * np.float32(self.power)
-        weights -= np.float32(self.power * np.log(self.count_cap))
+        # (count / x_max)^alpha by logarithms, which NumPy vectorizes.
+        weights = log_counts * np.float32(self.alpha)
+        weights -= np.float32(self.alpha * np.log(self.x_max))
         np.exp(np.minimum(weights, 0, out=weights), out=weights)
         tokens = gather(table.rows)
         inputs = {"tokens": tokens, "lengths": np.array([len(tokens)]), "beside": gather(table.columns)}
@@ -442,7 +431,7 @@ class Cooccurrences:
 
     def check(self, source: Subset) -> None:
         units, previous = source.by_sentence() if self.text_unit == "sentence" else source, np.zeros(0, np.int32)
-        for chunk in TokenChunks(units, self.vocabulary, self.blocked_ids).chunks():
+        for chunk in TokenChunks(units, self.vocab_size, self.ignored_ids).chunks():
             is_word = np.append(previous, chunk) >= 0
             if (is_word[1:] & is_word[:-1]).any():
                 return
@@ -453,7 +442,7 @@ class Cooccurrences:
 def _block_ranges(num_entries: int, begin: int, end: int, seed: int, epoch: int) -> list[tuple[int, int]]:
     """The ranges of the table that are entries `begin` to `end` of this epoch's order.
 
-    Blocks are shuffled whole; the rest of the table after the last full block comes last.
+    Whole blocks are shuffled; the rest of the table after the last full block comes last.
     """
     block_size = min(max(num_entries // NUM_BLOCKS, MIN_BLOCK_ENTRIES), MAX_BLOCK_ENTRIES)
     num_full_blocks = num_entries // block_size

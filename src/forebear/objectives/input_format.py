@@ -1,4 +1,4 @@
-"""Input format of an encoder ([CLS] A [SEP] B [SEP]) with its pooling, and the configuration of task encoders."""
+"""Input format of an encoder ([CLS] A [SEP] B [SEP], pooling), and the configuration of task encoders."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 Pooling = Literal["first", "last", "mean", "max"]
 TaskEncoderKind = Literal["mean", "convolution", "recurrent"]
-PromptSide = Literal["before", "after", "both"]
+MixPosition = Literal["before", "after", "both"]
 
 
 @dataclass(frozen=True)
@@ -71,5 +71,5 @@ class TaskEncoderConfig:
     width: int | None = None
     pairs: bool = False
     dropout: float = 0.0
-    mixture: PromptSide = "before"
+    mixture: MixPosition = "before"
     normed: bool = False

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 # --- Masking units: tokens, words, word n-grams, entities ---
 
 
-MAX_HAN_FRACTION = 0.05  # fraction of Chinese characters below which a text is not Chinese
-MAX_SAMPLED = 1000  # documents, and tokens of each, that are sampled for it
+MAX_HAN_FRACTION = 0.05  # fraction of tokens with Chinese characters below which a text is not Chinese
+MAX_SAMPLED = 1000  # documents, and tokens of each, that are sampled for that fraction
 
 
 class UnitBoundaries(NamedTuple):
@@ -30,11 +30,11 @@ class UnitBoundaries(NamedTuple):
 
     Attributes:
         starts: (T,) True where a token starts a unit; inserted tokens are units of their own.
-        leading: (T,) True for tokens of units with priority; None: no unit has priority.
+        has_priority: (T,) True for tokens of units that are masked first; None: no unit has priority.
     """
 
     starts: np.ndarray
-    leading: np.ndarray | None = None
+    has_priority: np.ndarray | None = None
 
 
 class MaskingUnits(Protocol):
@@ -75,9 +75,8 @@ class WordNgrams:
         sizes = np.arange(self.min_words, self.max_words + 1)
         weights = 1 / sizes
         sampled_sizes = rng.choice(sizes, len(words), p=weights / weights.sum())
-        is_separate = (_corpus_positions(batch) == IGNORE_INDEX) | punctuation(source.corpus.tokenizer)[
-            batch.inputs["tokens"]
-        ]
+        is_punctuation = punctuation(source.corpus.tokenizer)[batch.inputs["tokens"]]
+        is_separate = (_corpus_positions(batch) == IGNORE_INDEX) | is_punctuation
         boundaries = is_separate[words] | _sentence_starts(batch, source)[words]
         boundaries[1:] |= is_separate[words[:-1]]
         stops = np.append(np.flatnonzero(boundaries), len(words))
@@ -109,7 +108,7 @@ class EntityUnits:
 
 @dataclass(frozen=True)
 class AlternatingUnits:
-    """Several kinds of units in turn, `steps_per_unit` steps each, repeatedly (ERNIE's stages)."""
+    """Several kinds of units in rotation, `steps_per_unit` steps each (ERNIE's stages)."""
 
     units: tuple[MaskingUnits, ...]
     steps_per_unit: int
@@ -164,71 +163,71 @@ def _sentence_starts(batch: Batch, source: Subset) -> np.ndarray:
 
 
 def _corpus_positions(batch: Batch) -> np.ndarray:
-    assert batch.positions is not None, "rows that are hidden in must tell where their tokens stand"
+    assert batch.positions is not None, "masking units need the corpus position of each token"
     return batch.positions
 
 
-MASKING_PURPOSE = 2  # purpose of the random numbers of masking
-CHECK_TOKENS = 4096  # tokens
+MASKING_RNG_STREAM = 2
+CHECK_TOKENS = 4096  # tokens of the batch that checks a text
 
 
 @dataclass(frozen=True)
 class MaskedTokens:
-    """Masked LM: a share of each sequence is masked unit by unit; special tokens never are.
+    """Masked LM: a fraction of each sequence is selected unit by unit, except special tokens.
 
-    Of the selected units, the fraction `masked` becomes the mask token and the fraction `random` uniformly sampled
-    ordinary tokens; the rest stays unchanged (80/10/10 by default).
+    Of the selected units, `mask_fraction` becomes the mask token and `random_fraction` uniformly sampled ordinary
+    tokens; the rest stays unchanged (80/10/10 by default).
 
     Attributes:
-        inner: The objective whose sequences are masked; its own targets stay.
+        base_objective: The objective whose sequences are masked; its targets are kept.
         units: Masking units.
-        mask: Id of the mask token.
-        vocabulary: Vocabulary size.
-        specials: Ids that are never masked and never sampled.
-        share: Mask rate, the fraction of tokens that are predicted.
-        masked: Fraction of selected units that become the mask token.
-        random: Fraction of selected units that become random tokens.
+        mask_id: Id of the mask token.
+        vocab_size: Vocabulary size.
+        special_ids: Ids that are never masked and never sampled.
+        mask_rate: Fraction of tokens that are predicted.
+        mask_fraction: Fraction of selected units that become the mask token.
+        random_fraction: Fraction of selected units that become random tokens.
     """
 
-    inner: Objective
+    base_objective: Objective
     units: MaskingUnits
-    mask: int
-    vocabulary: int
-    specials: frozenset[int]
-    share: float = 0.15
-    masked: float = 0.8
-    random: float = 0.1
+    mask_id: int
+    vocab_size: int
+    special_ids: frozenset[int]
+    mask_rate: float = 0.15
+    mask_fraction: float = 0.8
+    random_fraction: float = 0.1
 
-    def steps(self, source: Subset, size: int) -> int:
-        return self.inner.steps(source, size)
+    def steps(self, source: Subset, batch_size: int) -> int:
+        return self.base_objective.steps(source, batch_size)
 
     def check(self, source: Subset) -> None:
-        self.inner.check(source)
-        self.batch(source, CHECK_TOKENS, BatchKey(0, 0))  # raises if units, words above all, are unknown
+        self.base_objective.check(source)
+        self.batch(source, CHECK_TOKENS, BatchKey(0, 0))  # raises if units, such as words, are unknown
 
-    def batch(self, source: Subset, size: int, key: BatchKey) -> Batch:
-        batch, rng = self.inner.batch(source, size, key), key.rng(MASKING_PURPOSE)
+    def batch(self, source: Subset, batch_size: int, key: BatchKey) -> Batch:
+        batch, rng = self.base_objective.batch(source, batch_size, key), key.rng(MASKING_RNG_STREAM)
         tokens, lengths = batch.inputs["tokens"], batch.inputs["lengths"]
-        starts, leading = self.units.unit_boundaries(batch, source, key.step, rng)
-        unit_ids = np.cumsum(starts) - 1  # (T,) the number of the unit of each token
+        starts, has_priority = self.units.unit_boundaries(batch, source, key.step, rng)
+        unit_ids = np.cumsum(starts) - 1  # (T,) unit of each token
         unit_starts = np.flatnonzero(starts)
         is_special = np.zeros(len(unit_starts), bool)
-        is_special[unit_ids[_special_mask(self.specials, self.vocabulary)[tokens]]] = True
+        is_special[unit_ids[_special_mask(self.special_ids, self.vocab_size)[tokens]]] = True
         row_ids = np.repeat(np.arange(len(lengths)), lengths)[unit_starts]
-        priority = np.zeros(len(unit_starts)) if leading is None else np.where(leading[unit_starts], 0.0, 1.0)
-        selected = self._select_units(row_ids, np.bincount(unit_ids), is_special, priority, len(lengths), rng)
+        rank = np.zeros(len(unit_starts)) if has_priority is None else np.where(has_priority[unit_starts], 0.0, 1.0)
+        selected = self._select_units(row_ids, np.bincount(unit_ids), is_special, rank, len(lengths), rng)
         is_target = selected[unit_ids]
         masked = self._mask_tokens(tokens, is_target, rng.random(len(unit_starts))[unit_ids], rng)
         targets = {"token": np.where(is_target, tokens, IGNORE_INDEX), **batch.targets}
         return Batch({**batch.inputs, "tokens": masked}, targets, batch.positions)
 
     def _mask_tokens(
-        self, tokens: np.ndarray, is_target: np.ndarray, action: np.ndarray, rng: np.random.Generator
+        self, tokens: np.ndarray, is_target: np.ndarray, draws: np.ndarray, rng: np.random.Generator
     ) -> np.ndarray:
-        """The tokens after masking: each target becomes the mask token, a random token, or stays, by its `action`."""
-        masked_tokens = np.where(is_target & (action < self.masked), self.mask, tokens)
-        is_random = is_target & (action >= self.masked) & (action < self.masked + self.random)
-        ordinary_ids = np.flatnonzero(~_special_mask(self.specials, self.vocabulary))
+        """Replace targets by the mask token or a random token, or keep them, by their `draws` from [0, 1)."""
+        masked_tokens = np.where(is_target & (draws < self.mask_fraction), self.mask_id, tokens)
+        is_random = is_target & (draws >= self.mask_fraction) & (draws < self.mask_fraction + self.random_fraction)
+        ordinary_ids = np.flatnonzero(~_special_mask(self.special_ids, self.vocab_size))
         masked_tokens[is_random] = ordinary_ids[rng.integers(0, len(ordinary_ids), np.count_nonzero(is_random))]
         return masked_tokens
 
@@ -237,7 +236,7 @@ class MaskedTokens:
         row_ids: np.ndarray,
         sizes: np.ndarray,
         is_special: np.ndarray,
-        priority: np.ndarray,
+        rank: np.ndarray,
         num_rows: int,
         rng: np.random.Generator,
     ) -> np.ndarray:
@@ -246,8 +245,8 @@ class MaskedTokens:
         The unit that would exceed it is taken with the probability that makes the rate right on average.
         """
         sizes = np.where(is_special, 0, sizes)
-        quota = self.share * np.bincount(row_ids, sizes, num_rows)
-        order = np.lexsort((rng.random(len(row_ids)) + priority + 2 * is_special, row_ids))
+        quota = self.mask_rate * np.bincount(row_ids, sizes, num_rows)
+        order = np.lexsort((rng.random(len(row_ids)) + rank + 2 * is_special, row_ids))
         cumulative = np.cumsum(sizes[order])
         first_units = np.searchsorted(row_ids, np.arange(num_rows))  # first unit of each sequence
         preceding_tokens = np.append(0, cumulative)[first_units]
@@ -258,7 +257,7 @@ class MaskedTokens:
 
 
 @lru_cache(maxsize=8)
-def _special_mask(specials: frozenset[int], vocabulary: int) -> np.ndarray:
-    mask = np.zeros(vocabulary, bool)
-    mask[list(specials)] = True
+def _special_mask(special_ids: frozenset[int], vocab_size: int) -> np.ndarray:
+    mask = np.zeros(vocab_size, bool)
+    mask[list(special_ids)] = True
     return mask

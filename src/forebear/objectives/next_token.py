@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def require_context(source: Subset, max_length: int, hint: str = "") -> None:
-    """An InputError with `hint` if the text is shorter than one window."""
+    """Raise InputError with `hint` if the text is shorter than one window."""
     if max_length > source.num_tokens:
         length_hint = f", or --context {source.num_tokens // 8}" if source.num_tokens >= 16 else ""
         raise InputError(
@@ -30,8 +30,8 @@ def require_context(source: Subset, max_length: int, hint: str = "") -> None:
 class NextToken:
     """Causal LM: each document is followed by `eos_id`, and all documents form a ring.
 
-    An epoch cuts the ring into windows from a random offset, and shows each once in random order: every token is
-    predicted exactly once per epoch, and in another context the next time.
+    An epoch cuts the ring into windows from a random offset and has each window once, in random order: every token is
+    predicted exactly once per epoch, in a different context each time.
 
     Attributes:
         max_length: Tokens in a window.
@@ -47,30 +47,31 @@ class NextToken:
     document_mask: bool = False
     lead_tokens: int | None = None
 
-    def steps(self, source: Subset, size: int) -> int:
-        num_rows, num_windows, _ = self._shape(source, size)
+    def steps(self, source: Subset, batch_size: int) -> int:
+        num_rows, num_windows, _ = self._shape(source, batch_size)
         return -(-num_windows // num_rows)
 
-    def batch(self, source: Subset, size: int, key: BatchKey) -> Batch:
-        inputs, targets, starts = self.window_starts(source, size, key)
+    def batch(self, source: Subset, batch_size: int, key: BatchKey) -> Batch:
+        inputs, targets, starts = self.window_starts(source, batch_size, key)
         lengths = np.full(len(inputs), inputs.shape[1], np.int64)
         if self.document_mask:
             starts[:, 0] = True
             lengths = np.diff(np.append(np.flatnonzero(starts), starts.size))
         return Batch({"tokens": inputs.ravel(), "lengths": lengths}, {"next": targets.ravel()})
 
-    def window_starts(self, source: Subset, size: int, key: BatchKey) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def window_starts(
+        self, source: Subset, batch_size: int, key: BatchKey
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The windows of a batch (rows, tokens): inputs, targets (or IGNORE_INDEX), and True for end-of-text inputs."""
-        num_rows, num_windows, width = self._shape(source, size)
+        num_rows, num_windows, width = self._shape(source, batch_size)
         length = int(source.stream_ends[-1])
         window_ids = key.step * num_rows + np.arange(num_rows)
-        offsets = np.empty(num_rows, np.int64)  # of each row's first target, counted from where the epoch begins to cut
-        shifts = np.empty(num_rows, np.int64)
+        offsets = np.empty(num_rows, np.int64)  # of the first target of each row, relative to the epoch's shift
+        shifts = np.empty(num_rows, np.int64)  # random offset of the epoch
         for epoch in np.unique(window_ids // num_windows).tolist():
             in_epoch = window_ids // num_windows == epoch
-            offsets[in_epoch] = (
-                shuffled_positions(window_ids[in_epoch] % num_windows, num_windows, seed=key.seed, epoch=epoch) * width
-            )
+            indices = window_ids[in_epoch] % num_windows
+            offsets[in_epoch] = shuffled_positions(indices, num_windows, seed=key.seed, epoch=epoch) * width
             shifts[in_epoch] = np.random.default_rng([key.seed, epoch]).integers(length)
         num_lead = self.lead_tokens or 0
         target_offsets = offsets[:, None] + np.arange(-num_lead, width)  # (rows, lead + width)
@@ -84,18 +85,20 @@ class NextToken:
         if self.lead_tokens is None:
             require_context(source, self.max_length)
 
-    def _shape(self, source: Subset, size: int) -> tuple[int, int, int]:
+    def _shape(self, source: Subset, batch_size: int) -> tuple[int, int, int]:
         """Sequences in a batch, windows in an epoch, tokens in a window."""
         length = int(source.stream_ends[-1])
         width = min(self.max_length, length)
         num_windows = -(-length // width)
-        return max(1, size // (width + (self.lead_tokens or 0))), num_windows, width
+        return max(1, batch_size // (width + (self.lead_tokens or 0))), num_windows, width
 
 
 def stream_tokens(source: Subset, stream_positions: np.ndarray, eos_id: int) -> tuple[np.ndarray, np.ndarray]:
     """The tokens at these positions of the stream, and True where a token is `eos_id`."""
     documents = np.searchsorted(source.stream_ends, stream_positions, side="right")
-    remaining = source.stream_ends[documents] - 1 - stream_positions  # tokens of the document from here on
+    remaining = (
+        source.stream_ends[documents] - 1 - stream_positions
+    )  # tokens from this position to the end of the document
     document_ends = source.spans[documents, 1]
     is_end = remaining == 0
     ids = source.corpus.ids[np.where(is_end, 0, document_ends - remaining)].astype(np.int64)
@@ -110,23 +113,22 @@ class BidirectionalLM:
     """Bidirectional LM (ELMo): windows of `NextToken` plus the token after each; targets `next` and `previous`.
 
     Attributes:
-        max_length: Tokens of a window that have a next token in it.
+        max_length: Tokens of a window, without the last one, which has no next token.
         eos_id: The id between documents.
     """
 
     max_length: int
     eos_id: int
 
-    def steps(self, source: Subset, size: int) -> int:
-        return self._windows.steps(source, size)
+    def steps(self, source: Subset, batch_size: int) -> int:
+        return self._windows.steps(source, batch_size)
 
-    def batch(self, source: Subset, size: int, key: BatchKey) -> Batch:
-        window_inputs, next_tokens, _ = self._windows.window_starts(source, size, key)
+    def batch(self, source: Subset, batch_size: int, key: BatchKey) -> Batch:
+        window_inputs, next_tokens, _ = self._windows.window_starts(source, batch_size, key)
         is_supervised = next_tokens != IGNORE_INDEX
         ignored = np.full((len(window_inputs), 1), IGNORE_INDEX)
-        last_tokens = np.where(
-            is_supervised[:, -1:], next_tokens[:, -1:], self.eos_id
-        )  # the last window of the text may be short
+        # The last window of the text may be short.
+        last_tokens = np.where(is_supervised[:, -1:], next_tokens[:, -1:], self.eos_id)
         inputs = {
             "tokens": np.concatenate((window_inputs, last_tokens), 1).ravel(),
             "lengths": np.full(len(window_inputs), window_inputs.shape[1] + 1, np.int64),
@@ -158,7 +160,7 @@ class TokenStreams:
     Each document is followed by `eos_id`, and all documents form a ring. An epoch cuts the ring at a random offset into
     as many streams as a batch has sequences, and reads them in parallel, window by window: every token is predicted
     exactly once per epoch. A recurrent network may continue from its state after the last window (`streams`). A
-    `fresh` window starts with a reset state: the first of an epoch, and a random few, as texts start that way in use.
+    `fresh` window starts with a reset state, as texts do at inference: the first of an epoch and a random few.
 
     Attributes:
         max_length: Tokens in a window: the BPTT length.
@@ -168,12 +170,12 @@ class TokenStreams:
     max_length: int
     eos_id: int
 
-    def steps(self, source: Subset, size: int) -> int:
-        _, length, width = self._shape(source, size)
+    def steps(self, source: Subset, batch_size: int) -> int:
+        _, length, width = self._shape(source, batch_size)
         return -(-length // width)
 
-    def batch(self, source: Subset, size: int, key: BatchKey) -> Batch:
-        num_rows, length, width = self._shape(source, size)
+    def batch(self, source: Subset, batch_size: int, key: BatchKey) -> Batch:
+        num_rows, length, width = self._shape(source, batch_size)
         epoch, window = divmod(key.step, -(-length // width))
         total = int(source.stream_ends[-1])
         first = window * width
@@ -193,9 +195,9 @@ class TokenStreams:
     def check(self, source: Subset) -> None:
         require_context(source, self.max_length, ", or --state fresh")
 
-    def _shape(self, source: Subset, size: int) -> tuple[int, int, int]:
+    def _shape(self, source: Subset, batch_size: int) -> tuple[int, int, int]:
         """Sequences in a batch, tokens in a stream, tokens in a window."""
         total = int(source.stream_ends[-1])
         width = min(self.max_length, total)
-        rows = min(max(1, size // width), -(-total // width))
+        rows = min(max(1, batch_size // width), -(-total // width))
         return rows, -(-total // rows), width

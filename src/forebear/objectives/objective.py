@@ -17,25 +17,28 @@ class PrepassObjective(Protocol):
 
 @runtime_checkable
 class HasBatchUnit(Protocol):
-    """An objective whose batches are not made of tokens."""
+    """An objective whose batch size is not in tokens."""
 
     batch_unit: ClassVar[str]
 
 
 def batch_unit(objective: object) -> str:
-    """What the size of an objective's batches counts: tokens by default."""
+    """The unit of an objective's batch size: tokens by default."""
     return objective.batch_unit if isinstance(objective, HasBatchUnit) else "tokens"
 
 
 class Objective(Protocol):
-    """A training objective: builds batches from a Subset of a corpus, or from labeled examples."""
+    """A training objective: inputs and targets from a corpus or labeled examples. Heads compute the loss.
 
-    def steps(self, source: Any, size: int) -> int:
-        """The number of batches of about `size` tokens in an epoch."""
+    Batch sizes are in tokens, or in the objective's `batch_unit`.
+    """
+
+    def steps(self, source: Any, batch_size: int) -> int:
+        """The number of batches of about `batch_size` in an epoch."""
         ...
 
-    def batch(self, source: Any, size: int, key: BatchKey) -> Batch:
-        """Batch number `key.step` of about `size` tokens."""
+    def batch(self, source: Any, batch_size: int, key: BatchKey) -> Batch:
+        """Batch number `key.step`, of about `batch_size`."""
         ...
 
     def check(self, source: Any) -> None:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 # --- Packing consecutive sentences of a document into sequences ---
 
 
-SHORT_RATE = 0.1  # share of randomly shortened sequences, so that short inputs are trained too (BERT)
-FULL_RATE = 0.05  # share of full-length sequences if most are shorter, so that every position is trained
+SHORT_RATE = 0.1  # fraction of randomly shortened sequences, so that short inputs are trained too (BERT)
+FULL_RATE = 0.05  # fraction of full-length sequences if most are shorter, so that every position is trained
 MIN_SHORT_TOKENS = 8  # minimum tokens of a shortened sequence
 
 
@@ -111,13 +111,14 @@ def pack_chunks(
         limits[rng.random(len(chunks)) < FULL_RATE] = max_tokens
     next_index = np.searchsorted(cumulative, cumulative - lengths + limits, side="right")
     next_index = np.maximum(np.minimum(next_index, ends), index + 1)
-    passages = np.array(_follow_links(next_index.tolist()), np.int64)
-    first = passages[:, 0]
-    mirrored = (starts + ends)[first, None] - passages[:, ::-1]
-    return np.where(is_backward[first, None], mirrored, passages)
+    ranges = np.array(_follow_links(next_index.tolist()), np.int64)
+    first = ranges[:, 0]
+    mirrored = (starts + ends)[first, None] - ranges[:, ::-1]
+    return np.where(is_backward[first, None], mirrored, ranges)
 
 
 def _follow_links(next_index: list[int]) -> list[tuple[int, int]]:
+    """(start, next start) of each range, where `next_index` has the start of the range after one that starts here."""
     links, index = [], 0
     while index < len(next_index):
         links.append((index, next_index[index]))
@@ -147,14 +148,14 @@ class EpochRows:
 class DocSentences:
     """Sequences [bos, sentences…, eos] of one document each, with as many whole sentences as fit (RoBERTa).
 
-    An epoch shows every token once (except truncated ones), packed and ordered differently each time. A batch holds
-    sequences of about `size` tokens in total, the longest first.
+    An epoch has every token once (except truncated ones), packed and ordered differently each time. A batch holds
+    sequences of about `batch_size` tokens in total, the longest first.
 
     Attributes:
         max_length: Maximum tokens of a sequence, special tokens included.
         bos_id: The id that starts a sequence.
         eos_id: The id that ends a sequence, or each of its segments.
-        overflow: Sentences that are too long become "windows", or are cut with "truncate".
+        overflow: Sentences that are too long become "windows", or are truncated with "truncate".
         train_length: Tokens of most sequences, special tokens included; None: max_length.
     """
 
@@ -175,40 +176,36 @@ class DocSentences:
 
     def pack(self, chunks: SentenceChunks, rng: np.random.Generator) -> np.ndarray:
         """The chunk range of each sequence."""
-        return pack_chunks(
-            chunks,
-            self.max_text_tokens,
-            rng,
-            train_tokens=None if self.train_length is None else self.train_length - self.num_special,
-        )
+        train_tokens = None if self.train_length is None else self.train_length - self.num_special
+        return pack_chunks(chunks, self.max_text_tokens, rng, train_tokens=train_tokens)
 
-    def steps(self, source: Subset, size: int) -> int:
+    def steps(self, source: Subset, batch_size: int) -> int:
         """The number of batches; limited so that no batch is smaller than the longest sequence, and none is empty."""
-        fullest = (source.num_tokens - self.sentence_chunks(source).num_dropped) // self.max_length
-        return max(1, min(round(int(_epoch(self, source, 0, 0).ends[-1]) / size), fullest))
+        max_steps = (source.num_tokens - self.sentence_chunks(source).num_dropped) // self.max_length
+        return max(1, min(round(int(_epoch(self, source, 0, 0).ends[-1]) / batch_size), max_steps))
 
-    def batch(self, source: Subset, size: int, key: BatchKey) -> Batch:
-        steps = self.steps(source, size)
+    def batch(self, source: Subset, batch_size: int, key: BatchKey) -> Batch:
+        steps = self.steps(source, batch_size)
         epoch_index, step = divmod(key.step, steps)
         epoch = _epoch(self, source, key.seed, epoch_index)
         total = int(epoch.ends[-1])
         first, last = np.searchsorted(epoch.ends, [step * total // steps, (step + 1) * total // steps], side="right")
         last = len(epoch.ends) if step == steps - 1 else last
-        return self._rows(source.corpus.ids, epoch.segments[first:last], epoch.labels[first:last])
+        return self._make_batch(source.corpus.ids, epoch.segments[first:last], epoch.labels[first:last])
 
     def check(self, source: Subset) -> None:
-        """Any text will do."""
+        """Every text can be used."""
 
     def sentence_chunks(self, source: Subset) -> SentenceChunks:
         return sentence_chunks(source, self.max_text_tokens, self.overflow)
 
     def build_rows(self, chunks: SentenceChunks, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """The segments of all sequences, and their labels."""
-        passages = self.pack(chunks, rng)
-        start, end = chunks.spans[passages[:, 0], 0], chunks.spans[passages[:, 1] - 1, 1]
-        return np.stack((start, end, end, end), axis=1), np.full(len(passages), IGNORE_INDEX)
+        ranges = self.pack(chunks, rng)
+        start, end = chunks.spans[ranges[:, 0], 0], chunks.spans[ranges[:, 1] - 1, 1]
+        return np.stack((start, end, end, end), axis=1), np.full(len(ranges), IGNORE_INDEX)
 
-    def _rows(self, ids: np.ndarray, segments: np.ndarray, labels: np.ndarray) -> Batch:
+    def _make_batch(self, ids: np.ndarray, segments: np.ndarray, labels: np.ndarray) -> Batch:
         order = np.argsort(-row_lengths(segments), kind="stable")
         segments, labels = segments[order], labels[order]
         lengths = row_lengths(segments)
@@ -217,9 +214,8 @@ class DocSentences:
         starts = np.cumsum(lengths) - lengths
         positions = np.full(int(lengths.sum()), IGNORE_INDEX)
         positions[concat_ranges(starts + 1, first_lengths)] = concat_ranges(segments[:, 0], first_lengths)
-        positions[concat_ranges(starts + first_lengths + 2, second_lengths)] = concat_ranges(
-            segments[:, 2], second_lengths
-        )
+        second_starts = starts + first_lengths + 2
+        positions[concat_ranges(second_starts, second_lengths)] = concat_ranges(segments[:, 2], second_lengths)
         is_text = positions != IGNORE_INDEX
         tokens = np.full(len(positions), self.eos_id)
         tokens[starts] = self.bos_id
@@ -227,7 +223,7 @@ class DocSentences:
         inputs: TargetArrays = {"tokens": tokens, "lengths": lengths}
         if not self.target_heads:
             return Batch(inputs, {}, positions)
-        is_second = np.arange(len(positions)) >= np.repeat(starts + first_lengths + 2, lengths)
+        is_second = np.arange(len(positions)) >= np.repeat(second_starts, lengths)
         return Batch({**inputs, "segments": is_second.astype(np.int64)}, {"pair": labels}, positions)
 
 
@@ -253,10 +249,9 @@ class _SentencePairs(DocSentences):
     num_special: ClassVar[int] = 3
     target_heads: ClassVar[bool] = True
 
-    def split_passages(self, chunks: SentenceChunks, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    def split_sequences(self, chunks: SentenceChunks, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """(m, 4) segments, split between two random sentences, and the document of each sequence."""
-        passages = self.pack(chunks, rng)
-        first, last = passages[:, 0], passages[:, 1]
+        first, last = self.pack(chunks, rng).T
         split_at = np.where(last - first > 1, rng.integers(first + 1, np.maximum(last, first + 2)), last)
         start, end = chunks.spans[first, 0], chunks.spans[last - 1, 1]
         middle = chunks.spans[split_at - 1, 1]
@@ -268,14 +263,14 @@ class NextSentence(_SentencePairs):
     """Next-sentence prediction (BERT): does the second segment follow (0), or is it from another document (1)?
 
     Sequences of different documents swap second segments of similar length: no token is repeated or lost, and lengths
-    reveal nothing. Only sequences that could be swapped have a label, and half of them are: one that never finds a
-    partner, as with few documents, would always have the same label and give it away.
+    reveal nothing. Only sequences that could be swapped have a label, and half of them are: a sequence that
+    can never be swapped, as with few documents, would always have the same label and reveal it.
     """
 
     label_names: ClassVar[tuple[str, ...]] = ("follows", "from elsewhere")
 
     def build_rows(self, chunks: SentenceChunks, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        segments, documents = self.split_passages(chunks, rng)
+        segments, documents = self.split_sequences(chunks, rng)
         labels = np.full(len(segments), IGNORE_INDEX)
         two_segment_rows = rng.permutation(np.flatnonzero(segments[:, 3] > segments[:, 2]))
         swappable = self._find_swaps(segments, documents, two_segment_rows, rng)
@@ -292,16 +287,13 @@ class NextSentence(_SentencePairs):
         swaps = [np.empty((0, 2), np.int64)]
         first, second = segments[:, 1] - segments[:, 0], segments[:, 3] - segments[:, 2]
         for attempt in range(NUM_SWAP_ROUNDS):
-            unmatched = unmatched[
-                np.argsort(second[unmatched], kind="stable")
-            ]  # stable: equal lengths stay in random order
+            # A stable sort: equal lengths stay in random order.
+            unmatched = unmatched[np.argsort(second[unmatched], kind="stable")]
             pairs = unmatched[attempt % 2 :][: (len(unmatched) - attempt % 2) // 2 * 2].reshape(-1, 2)
             left, right = pairs.T
             is_other_document = documents[left] != documents[right]
-            fits = (first[left] + second[right] <= self.max_text_tokens) & (
-                first[right] + second[left] <= self.max_text_tokens
-            )
-            swaps.append(pairs[is_other_document & fits])
+            swapped_lengths = np.maximum(first[left] + second[right], first[right] + second[left])
+            swaps.append(pairs[is_other_document & (swapped_lengths <= self.max_text_tokens)])
             unmatched = rng.permutation(np.setdiff1d(unmatched, swaps[-1]))
         return rng.permutation(np.concatenate(swaps))
 
@@ -322,7 +314,7 @@ class SentenceOrder(_SentencePairs):
     label_names: ClassVar[tuple[str, ...]] = ("in order", "swapped")
 
     def build_rows(self, chunks: SentenceChunks, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        segments, _ = self.split_passages(chunks, rng)
+        segments, _ = self.split_sequences(chunks, rng)
         labels = np.full(len(segments), IGNORE_INDEX)
         two_segment_rows = rng.permutation(np.flatnonzero(segments[:, 3] > segments[:, 2]))
         swapped = two_segment_rows[: len(two_segment_rows) // 2]

@@ -23,11 +23,11 @@ BATCHES_PER_POOL = 64  # batches sampled together, so that pairs of similar leng
 class SequenceToSequence:
     """Teacher forcing on sentence pairs: source + `source_eos_id` → `target_eos_id` + target, shifted by one.
 
-    An epoch shows every pair once, in random order. Pairs are sampled in pools, sorted by length within a pool and cut
-    into batches of similar lengths, in random order, so that attention processes many sequences in one call.
+    An epoch has every pair once, in random order. Pairs are sampled in pools. A pool is sorted by length and split into
+    batches of similar lengths, in random order, so that attention processes many sequences in one call.
 
     Attributes:
-        max_length: Tokens of source or target, end included; longer pairs are skipped (see `num_too_long`).
+        max_length: Maximum tokens of source or target, with end of text; longer pairs are skipped (see `num_too_long`).
         source_eos_id: The id that ends a source.
         target_eos_id: The id that starts and ends a target.
     """
@@ -36,12 +36,12 @@ class SequenceToSequence:
     source_eos_id: int
     target_eos_id: int
 
-    def steps(self, source: ParallelSubset, size: int) -> int:
+    def steps(self, source: ParallelSubset, batch_size: int) -> int:
         usable, tokens = source.within_length(self.max_length - 1)
-        return min(len(usable), max(1, round((tokens + 2 * len(usable)) / size)))
+        return min(len(usable), max(1, round((tokens + 2 * len(usable)) / batch_size)))
 
-    def batch(self, source: ParallelSubset, size: int, key: BatchKey) -> Batch:
-        usable, steps = source.within_length(self.max_length - 1)[0], self.steps(source, size)
+    def batch(self, source: ParallelSubset, batch_size: int, key: BatchKey) -> Batch:
+        usable, steps = source.within_length(self.max_length - 1)[0], self.steps(source, batch_size)
         epoch, step = divmod(key.step, steps)
         num_pools = -(-steps // BATCHES_PER_POOL)
         pool = step * num_pools // steps
@@ -58,8 +58,8 @@ class SequenceToSequence:
 
     def make_batch(self, source: ParallelSubset, pairs: np.ndarray) -> Batch:
         """A batch of these pairs, in this order."""
-        source_ids, source_lengths = _rows(source.source, pairs, end_id=self.source_eos_id)
-        target_ids, lengths = _rows(source.target, pairs, end_id=self.target_eos_id)
+        source_ids, source_lengths = _tokens_with_eos(source.source, pairs, self.source_eos_id)
+        target_ids, lengths = _tokens_with_eos(source.target, pairs, self.target_eos_id)
         ends = np.cumsum(lengths) - 1
         decoder_inputs = np.roll(target_ids, 1)
         decoder_inputs[np.concatenate(([0], ends[:-1] + 1))] = self.target_eos_id
@@ -78,11 +78,11 @@ class SequenceToSequence:
         return len(source) - len(source.within_length(self.max_length - 1)[0])
 
 
-def _rows(subset: Subset, rows: np.ndarray, *, end_id: int) -> tuple[np.ndarray, np.ndarray]:
-    """(T,) the tokens of these units, each followed by `end_id`, and (B,) how many each then has."""
-    spans = subset.spans[rows]
+def _tokens_with_eos(subset: Subset, indices: np.ndarray, eos_id: int) -> tuple[np.ndarray, np.ndarray]:
+    """(T,) tokens of these texts, each followed by `eos_id`, and (B,) their lengths."""
+    spans = subset.spans[indices]
     lengths = spans[:, 1] - spans[:, 0]
-    tokens = np.full(int(lengths.sum()) + len(rows), end_id, np.int64)
+    tokens = np.full(int(lengths.sum()) + len(indices), eos_id, np.int64)
     positions = concat_ranges(np.cumsum(lengths + 1) - lengths - 1, lengths)
     tokens[positions] = subset.corpus.ids[concat_ranges(spans[:, 0], lengths)]
     return tokens, lengths + 1

@@ -13,7 +13,7 @@ def shuffled_positions(indices: np.ndarray | int, size: int, *, seed: int, epoch
     """The position of each index of 0..size-1 in this epoch's permutation.
 
     A Feistel network permutes a range somewhat larger than `size`; results outside 0..size-1 are permuted again until
-    they are inside, so that the result is a permutation without any stored state.
+    they are inside. So the result is a permutation that needs no stored state.
     """
     positions = np.atleast_1d(np.asarray(indices, dtype=np.int64))
     if size < 1 or (positions.size and (positions.min() < 0 or positions.max() >= size)):
@@ -38,12 +38,11 @@ def _permute(values: np.ndarray, half_bits: int, keys: list[np.uint64]) -> np.nd
 
 
 def _mix_bits(values: np.ndarray) -> np.ndarray:
-    """A full avalanche of 64 bits (the finaliser of SplitMix64)."""
+    """A full avalanche of 64 bits (the finalizer of SplitMix64)."""
     values = (values ^ (values >> UINT64(30))) * UINT64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> UINT64(27))) * UINT64(0x94D049BB133111EB)
     return values ^ (values >> UINT64(31))
 
 
 def _round_keys(seed: int, epoch: int) -> list[np.uint64]:
-    words = np.random.SeedSequence([seed, epoch]).generate_state(FEISTEL_ROUNDS, dtype=UINT64)
-    return list(words)
+    return list(np.random.SeedSequence([seed, epoch]).generate_state(FEISTEL_ROUNDS, dtype=UINT64))

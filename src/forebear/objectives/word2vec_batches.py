@@ -1,4 +1,4 @@
-"""Context windows of words (word2vec), and word frequencies."""
+"""Blocks of consecutive tokens, for learners that sample context windows (word2vec) or count words."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from forebear.objectives.shuffle import shuffled_positions
 
 
 @lru_cache(maxsize=2)
-def _order(steps: int, seed: int, epoch: int) -> np.ndarray:
+def _epoch_order(steps: int, seed: int, epoch: int) -> np.ndarray:
     """The order of an epoch's blocks."""
     return shuffled_positions(np.arange(steps), steps, seed=seed, epoch=epoch)
 
 
 @dataclass(frozen=True)
 class ContextWindows:
-    """Blocks of `size` tokens, each shown once per epoch in random order.
+    """Blocks of `batch_size` tokens, each once per epoch, in random order.
 
     Sequences are the units of a block; windows do not cross units. Window sizes and negative samples are sampled by the
     learner, as there are too many pairs to materialize.
@@ -36,14 +36,14 @@ class ContextWindows:
     def __post_init__(self) -> None:
         require_text_unit(self.text_unit)
 
-    def steps(self, source: Subset, size: int) -> int:
-        return max(1, -(-source.num_tokens // size))
+    def steps(self, source: Subset, batch_size: int) -> int:
+        return max(1, -(-source.num_tokens // batch_size))
 
-    def batch(self, source: Subset, size: int, key: BatchKey) -> Batch:
-        steps = self.steps(source, size)
+    def batch(self, source: Subset, batch_size: int, key: BatchKey) -> Batch:
+        steps = self.steps(source, batch_size)
         epoch, index = divmod(key.step, steps)
-        block = int(_order(steps, key.seed, epoch)[index])
-        return self._token_range(source, block * size, min((block + 1) * size, source.num_tokens))
+        block = int(_epoch_order(steps, key.seed, epoch)[index])
+        return self._token_range(source, block * batch_size, min((block + 1) * batch_size, source.num_tokens))
 
     def check(self, source: Subset) -> None:
         units = source.by_sentence() if self.text_unit == "sentence" else source
@@ -52,7 +52,7 @@ class ContextWindows:
             raise InputError(f"no {self.text_unit} of this text has two words side by side", hint=hint)
 
     def _token_range(self, source: Subset, start: int, end: int) -> Batch:
-        """The training tokens from `start` to `end` as sequences; the first and the last may be parts of units."""
+        """Tokens `start` to `end` of the source as sequences; the first and the last may be parts of units."""
         units = source.by_sentence() if self.text_unit == "sentence" else source
         tokens, sizes = units.token_slice(start, end)
         return Batch({"tokens": tokens, "lengths": sizes}, {"around": tokens})
@@ -65,11 +65,11 @@ class ContextWindows:
 class WordFrequencies:
     """The blocks of `ContextWindows`, without targets."""
 
-    def steps(self, source: Subset, size: int) -> int:
-        return ContextWindows("document").steps(source, size)
+    def steps(self, source: Subset, batch_size: int) -> int:
+        return ContextWindows("document").steps(source, batch_size)
 
-    def batch(self, source: Subset, size: int, key: BatchKey) -> Batch:
-        return Batch(ContextWindows("document").batch(source, size, key).inputs, {})
+    def batch(self, source: Subset, batch_size: int, key: BatchKey) -> Batch:
+        return Batch(ContextWindows("document").batch(source, batch_size, key).inputs, {})
 
     def check(self, source: Subset) -> None:
-        """Any text has words."""
+        """Every text has words."""

@@ -19,13 +19,13 @@ from forebear.tasks.task import Task
 
 # --- Sliding-window question answering: the span whose context shares most words with the question ---
 #
-# After MCTest (Richardson et al. 2013) and SQuAD (Rajpurkar et al. 2016), whose candidates are given choices or
-# constituents of a parse. Here, candidates are the spans between punctuation and words shared with the question.
+# After MCTest (Richardson et al. 2013) and SQuAD (Rajpurkar et al. 2016), whose candidates are the given choices or
+# the constituents of a parse. Here, candidates are the spans between punctuation and words shared with the question.
 
 UNIT_PATTERN = re.compile(r"\w+|[^\w\s]")
 WINDOW_UNITS = 20  # units of context on either side
 MAX_ANSWER_UNITS = 12  # units of an answer
-AFTER_ANSWER_FACTOR = 2  # distance factor of words after the answer: new information comes late, in both languages
+AFTER_ANSWER_FACTOR = 2  # distance factor of words after the answer: in both languages, new information comes last
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class TextUnit:
     is_han: bool
 
     @property
-    def is_mark(self) -> bool:
+    def is_punctuation(self) -> bool:
         return not (self.text[0].isalnum() or self.text[0] == "_")
 
 
@@ -76,9 +76,9 @@ def sliding_window_answer(
         distances: dict[str, int] = {}  # word → distance
         for position in range(max(0, span_start - window), min(len(units), span_end + window)):
             if is_shared[position]:
-                distance = (
-                    span_start - position if position < span_start else AFTER_ANSWER_FACTOR * (position - span_end + 1)
-                )
+                distance = span_start - position
+                if position >= span_start:
+                    distance = AFTER_ANSWER_FACTOR * (position - span_end + 1)
                 distances[units[position].text] = min(distance, distances.get(units[position].text, distance))
         score = sum(log(1 + 1 / counts[word]) / sqrt(distance) for word, distance in distances.items())
         if score >= best_score:
@@ -94,11 +94,11 @@ def _question_units(question: list[TextUnit], passage: list[TextUnit]) -> list[b
 
     A single Chinese character is ambiguous (度 in 摄氏度 and 温度), so it needs a neighbor from the question.
     """
-    words = {unit.text for unit in question if not unit.is_mark}
+    words = {unit.text for unit in question if not unit.is_punctuation}
     word_pairs = {(left.text, right.text) for left, right in pairwise(question)}
     is_shared = [not unit.is_han and unit.text in words for unit in passage]
     for position, (left, right) in enumerate(pairwise(passage)):
-        if (left.text, right.text) in word_pairs and not left.is_mark and not right.is_mark:
+        if (left.text, right.text) in word_pairs and not left.is_punctuation and not right.is_punctuation:
             is_shared[position] = is_shared[position + 1] = True
     return is_shared
 
@@ -107,7 +107,7 @@ def _candidate_spans(units: list[TextUnit], is_shared: list[bool]) -> list[tuple
     """(first, last + 1) of runs of units that are neither shared nor punctuation."""
     spans, span_start = [], None
     for position, unit in enumerate(units):
-        if is_shared[position] or unit.is_mark:
+        if is_shared[position] or unit.is_punctuation:
             if span_start is not None:
                 spans.append((span_start, position))
             span_start = None
@@ -118,7 +118,7 @@ def _candidate_spans(units: list[TextUnit], is_shared: list[bool]) -> list[tuple
 
 @dataclass(frozen=True)
 class TaskBaseline:
-    """What a model has to beat: its name, its score, and what it does."""
+    """A baseline: its name, its score, and what it predicts."""
 
     name: str
     score: float
@@ -126,7 +126,7 @@ class TaskBaseline:
 
 
 def task_baseline(task: Task, train: Sequence[Any], test: Sequence[Any]) -> TaskBaseline:
-    """What any model has to beat, as the task's own score on these examples, all of which have labels."""
+    """The task's baseline with its score, by the task's metric, on these test examples, which all have labels."""
     if isinstance(task, Classification):
         return _majority_label(task, train, test)
     if isinstance(task, MultipleChoice):
@@ -152,7 +152,7 @@ def _most_frequent_tags(task: SequenceTagging, train: Sequence[Any], test: Seque
     tag_of_word = {word: max(tag_counts, key=lambda tag: (tag_counts[tag], tag)) for word, tag_counts in counts.items()}
     most_frequent_tag = max(total_counts, key=lambda tag: (total_counts[tag], tag))
     predictions = [[tag_of_word.get(word, most_frequent_tag) for word in example.words] for example in test]
-    score = float(tagging_accuracy([example.tags for example in test], predictions)[task.score])
+    score = float(tagging_accuracy([example.tags for example in test], predictions)[task.metric])
     return TaskBaseline("commonest tag", score, "each word as it was tagged most often in the training examples")
 
 
@@ -163,6 +163,6 @@ def _majority_label(task: Classification, train: Sequence[Any], test: Sequence[A
     labels = Counter(name for label in train_labels for name in (label if isinstance(label, tuple) else (label,)))
     majority_label = max(labels, key=lambda label: (labels[label], label))
     prediction = (majority_label,) if task.kind == "several" else majority_label
-    answers = [LabelPrediction(example.texts, prediction, {}) for example in test]
-    score = float(task.evaluate(test, answers)[task.score])
+    predictions = [LabelPrediction(example.texts, prediction, {}) for example in test]
+    score = float(task.evaluate(test, predictions)[task.metric])
     return TaskBaseline("majority", score, f"always {majority_label!r}, the commonest label of the training examples")

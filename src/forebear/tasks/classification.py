@@ -15,7 +15,7 @@ from forebear.numerics import softmax
 from forebear.objectives.batch import IGNORE_INDEX, TargetArrays, is_supervised
 from forebear.objectives.input_format import InputFormat
 from forebear.tasks import metrics
-from forebear.tasks.task import HeadSpec, Judgment, Logits, Task
+from forebear.tasks.task import AnswerComparison, HeadSpec, Logits, Task
 from forebear.tasks.task_batches import ExampleRow, ExampleRows
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Classification(Task):
     """Classification of single texts."""
 
     verb: ClassVar[str] = "classify"
-    texts: ClassVar[int] = 1
+    num_texts: ClassVar[int] = 1
     pools_rows: ClassVar[bool] = True
 
     labels: tuple[str, ...] = ()  # in id order; empty for regression
@@ -71,30 +71,29 @@ class Classification(Task):
         if (len(names) < 2 and not is_multi_label) or not names:
             message = f"there is only one label: {', '.join(names) or 'none'}"
             raise InputError(message, hint="give examples of at least two classes; nothing can be told apart otherwise")
-        numeric_names = {
-            name for name in names if name.isascii() and name.isdecimal()
-        }  # sorted by value, before others
+        # Numeric labels are sorted by value, before others.
+        numeric_names = {name for name in names if name.isascii() and name.isdecimal()}
         sorted_names = (*sorted(numeric_names, key=lambda name: (int(name), name)), *sorted(names - numeric_names))
         return cls(labels=sorted_names, kind="several" if is_multi_label else "one", **options)
 
     @property
-    def score(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - it depends on the kind
+    def metric(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - it depends on the kind
         return {"one": "accuracy", "several": "micro_f1", "number": "spearman"}[self.kind]
 
     @property
     def linear_kind(self) -> tuple[str, bool]:  # pyright: ignore[reportIncompatibleVariableOverride] - so does this
-        return {"one": "label", "several": "labels", "number": "number"}[self.kind], self.texts == 2
+        return {"one": "label", "several": "labels", "number": "number"}[self.kind], self.num_texts == 2
 
     def encode(
         self, examples: Examples, tokenizer: Tokenizer, input_format: InputFormat, *, is_training: bool = False
     ) -> ExampleRows:
-        ids, counts = tokenizer.encode_many([text for example in examples for text in example.texts[: self.texts]])
+        ids, counts = tokenizer.encode_many([text for example in examples for text in example.texts[: self.num_texts]])
         token_ids = iter(np.split(ids, np.cumsum(counts)[:-1]))
         rows, num_truncated = [], 0
         for index in range(len(examples)):
-            sequences, num_left_out = self._sequences(tuple(islice(token_ids, self.texts)), input_format)
+            sequences, num_dropped = self._sequences(tuple(islice(token_ids, self.num_texts)), input_format)
             rows += [ExampleRow(index, *input_format.make_row(*sequence)) for sequence in sequences]
-            num_truncated += num_left_out
+            num_truncated += num_dropped
         return ExampleRows.from_rows(
             rows,
             uses_segments=input_format.segments,
@@ -106,7 +105,7 @@ class Classification(Task):
     def _sequences(
         self, texts: tuple[np.ndarray, ...], input_format: InputFormat
     ) -> tuple[list[tuple[np.ndarray, ...]], int]:
-        """The sequences of an example, each of one or two texts, and the number of tokens that none of them holds.
+        """The sequences of an example, each of one or two texts, and the number of tokens in none of them.
 
         Windows of a long text are adjacent, or evenly spaced if there would be too many.
         """
@@ -139,13 +138,13 @@ class Classification(Task):
 
         head = LabelHead(
             head_spec.width,
-            self.num_answers,
-            head_spec.read,
+            self.num_classes,
+            head_spec.pooling,
             kind=self.kind,
             dense=head_spec.dense,
             mixture=head_spec.make_mix(),
             dropout=head_spec.dropout,
-            class_weights=head_spec.weights,
+            class_weights=head_spec.class_weights,
         )
         return {"label": head}
 
@@ -171,13 +170,13 @@ class Classification(Task):
             return 1 / (1 + np.exp(-scores))
         return softmax(scores)
 
-    def judge(self, example: LabeledExample, answer: LabelPrediction) -> Judgment:
+    def compare_to_gold(self, example: LabeledExample, prediction: LabelPrediction) -> AnswerComparison:
         if self.kind == "number":
-            expected, predicted = float(example.label or 0.0), float(answer.label)  # pyright: ignore[reportArgumentType]
-            return Judgment(abs(expected - predicted) < self.spread / 2, f"{expected:g}", f"{predicted:.4g}")
-        expected, predicted = _label_tuple(example.label), _label_tuple(answer.label)
-        probability = answer.probabilities[predicted[0]] if self.kind == "one" else None
-        return Judgment({*expected} == {*predicted}, ",".join(expected), ",".join(predicted), probability)
+            expected, predicted = float(example.label or 0.0), float(prediction.label)  # pyright: ignore[reportArgumentType]
+            return AnswerComparison(abs(expected - predicted) < self.spread / 2, f"{expected:g}", f"{predicted:.4g}")
+        expected, predicted = _label_tuple(example.label), _label_tuple(prediction.label)
+        probability = prediction.probabilities[predicted[0]] if self.kind == "one" else None
+        return AnswerComparison({*expected} == {*predicted}, ",".join(expected), ",".join(predicted), probability)
 
     def calibrate(self, examples: Examples, rows: ExampleRows, logits: Logits) -> Classification:
         """Fit the temperature to the labels of the dev set."""
@@ -188,9 +187,12 @@ class Classification(Task):
         label_logits = np.stack(logits["label"])[supervised]
         return replace(self, temperature=metrics.fit_temperature(label_logits, targets[supervised]))
 
-    def evaluate(self, examples: Examples, answers: Sequence[LabelPrediction]) -> dict[str, Any]:
-        labeled = metrics.labeled_pairs(examples, answers)
-        gold, predicted_labels = [example.label for example, _ in labeled], [answer.label for _, answer in labeled]
+    def evaluate(self, examples: Examples, predictions: Sequence[LabelPrediction]) -> dict[str, Any]:
+        labeled = metrics.labeled_pairs(examples, predictions)
+        gold, predicted_labels = (
+            [example.label for example, _ in labeled],
+            [prediction.label for _, prediction in labeled],
+        )
         if self.kind == "number":
             return metrics.regression_metrics(np.array(gold, float), np.array(predicted_labels, float))
         unseen_labels = sorted({name for label in gold for name in _label_tuple(label)} - {*self.labels})
@@ -202,9 +204,8 @@ class Classification(Task):
                 for row, label in zip(matrix, values, strict=True):
                     row[[label_ids[name] for name in _label_tuple(label)]] = True
             return metrics.multi_label_metrics(matrices[0], matrices[1], labels) | {"unseen": unseen_labels}
-        gold_ids, predicted_ids = (
-            np.array([label_ids[str(name)] for name in values], np.int64) for values in (gold, predicted_labels)
-        )
+        ids = ([label_ids[str(name)] for name in values] for values in (gold, predicted_labels))
+        gold_ids, predicted_ids = (np.array(values, np.int64) for values in ids)
         return metrics.classification_metrics(gold_ids, predicted_ids, labels) | {"unseen": unseen_labels}
 
 
@@ -212,9 +213,9 @@ def _label_tuple(label: Any) -> tuple[str, ...]:
     return label if isinstance(label, tuple) else (str(label),)
 
 
-# --- Sentence pairs: paraphrase, entailment, question and answer ---
+# --- Sentence pairs: paraphrase, entailment, question and prediction ---
 
-# In labels of what is not the same both ways.
+# Parts of the labels of asymmetric relations.
 ORDERED_PAIR_WORDS = ("entail", "contradict", "neutral", "follow", "蕴", "矛盾", "中立")
 
 
@@ -222,7 +223,7 @@ ORDERED_PAIR_WORDS = ("entail", "contradict", "neutral", "follow", "蕴", "矛�
 class PairClassification(Classification):
     """Classification of text pairs by a cross-encoder."""
 
-    texts: ClassVar[int] = 2
+    num_texts: ClassVar[int] = 2
 
     # Whether the relation is asymmetric, as entailment; causal models encode symmetric pairs in both orders.
     ordered: bool = False

@@ -124,9 +124,9 @@ def regression_metrics(true: np.ndarray, predicted: np.ndarray) -> dict[str, Any
     }
 
 
-def labeled_pairs(examples: Sequence[Any], answers: Sequence[Any]) -> list[tuple[Any, Any]]:
+def labeled_pairs(examples: Sequence[Any], predictions: Sequence[Any]) -> list[tuple[Any, Any]]:
     """The examples that have a gold answer, each with its prediction."""
-    return [pair for pair in zip(examples, answers, strict=True) if is_labeled(pair[0])]
+    return [pair for pair in zip(examples, predictions, strict=True) if is_labeled(pair[0])]
 
 
 def accuracy(true: np.ndarray, predicted: np.ndarray) -> float:
@@ -174,7 +174,7 @@ Language = Literal["english", "chinese"]
 
 ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
-# Exactly these are removed by CMRC 2018's script (its …… never matches, as it compares single characters).
+# The characters that CMRC 2018's script removes (its …… never matches: the script compares single characters).
 CMRC_PUNCTUATION = str.maketrans("", "", "-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
 CMRC_HAN = "\u4e00-\u9fa5"
 # Between Chinese characters, Penn Treebank words, for which that script uses NLTK: punctuation is separate, except a
@@ -210,9 +210,9 @@ def answer_scores(golds: TagSequences, predicted: Sequence[str], language: Langu
 
 
 def best_no_answer_threshold(golds: TagSequences, predicted: Sequence[str], margins: Sequence[float]) -> float:
-    """The "no answer" threshold with the best F1; the nearest to 0 if several are.
+    """The "no answer" threshold with the best F1; of several, the nearest to 0.
 
-    `predicted` has the best candidate of each question, and `margins` that of "no answer" over it.
+    `predicted` has the best candidate of each question, and `margins` the margin of "no answer" over it.
     """
     language = answer_language(golds)
     gains = [
@@ -224,7 +224,7 @@ def best_no_answer_threshold(golds: TagSequences, predicted: Sequence[str], marg
     thresholds = np.concatenate(
         [sorted_margins[:1] - 1, (sorted_margins[1:] + sorted_margins[:-1]) / 2, sorted_margins[-1:] + 1]
     )
-    totals = np.append(np.cumsum(np.array(gains)[order][::-1])[::-1], 0.0)  # gain with each edge as the threshold
+    totals = np.append(np.cumsum(np.array(gains)[order][::-1])[::-1], 0.0)  # total gain of each threshold
     is_best = totals >= totals.max() - 1e-9
     if is_best[np.searchsorted(sorted_margins, 0.0, side="right")]:
         return 0.0
@@ -274,7 +274,7 @@ def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
     positions: dict[str, list[int]] = {}
     for position, word in enumerate(second):
         positions.setdefault(word, []).append(position)
-    max_length, run_lengths = 0, {}  # run length by its end position in `right`, for the previous word
+    max_length, run_lengths = 0, {}  # length of the common run that ends at each position of `second`
     for word in first:
         run_lengths = {position: run_lengths.get(position - 1, 0) + 1 for position in positions.get(word, ())}
         max_length = max(max_length, *run_lengths.values(), 0)
@@ -297,9 +297,9 @@ def _mean_scores(scores: np.ndarray) -> dict[str, Any]:
 # The targets decide what logits (N, C) mean: class ids (N,) for softmax, booleans (N, C) for sigmoid.
 
 NUM_BINS = 10
-MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0  # bounds for cases that are all right or all wrong
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0  # bounds, reached if all predictions are right or all are wrong
 MIN_CALIBRATION_EXAMPLES = 50  # fewer examples are not enough to calibrate
-MIN_TRUSTED_TEMPERATURE, MAX_TRUSTED_TEMPERATURE = 0.2, 5.0  # temperatures beyond these are due to chance
+MIN_TRUSTED_TEMPERATURE, MAX_TRUSTED_TEMPERATURE = 0.2, 5.0  # other temperatures are due to chance
 TOLERANCE, MAX_NEWTON_STEPS = 1e-9, 200
 
 
@@ -384,7 +384,7 @@ def temperature(logits: np.ndarray, targets: np.ndarray) -> float:
     logits, targets = _validate_logits(logits, targets)
     if not (logits.any() if targets.ndim == 2 else np.ptp(logits, axis=1).any()):
         return 1.0
-    # The loss is convex in 1/T: its derivative rises, so that its zero can be bracketed.
+    # The loss is convex in 1/T: its derivative increases, so its zero can be bracketed.
     lower_bound, upper_bound = 1 / MAX_TEMPERATURE, 1 / MIN_TEMPERATURE
     if _loss_derivatives(logits, targets, lower_bound)[0] >= 0:
         return MAX_TEMPERATURE
@@ -393,14 +393,14 @@ def temperature(logits: np.ndarray, targets: np.ndarray) -> float:
     inverse_temperature = 1.0
     for _ in range(MAX_NEWTON_STEPS):
         slope, curvature = _loss_derivatives(logits, targets, inverse_temperature)
-        lower_bound, upper_bound = (
-            (inverse_temperature, upper_bound) if slope < 0 else (lower_bound, inverse_temperature)
-        )
+        if slope < 0:
+            lower_bound = inverse_temperature
+        else:
+            upper_bound = inverse_temperature
         step = inverse_temperature - slope / curvature if curvature > 0 else lower_bound
         previous_inverse = inverse_temperature
-        inverse_temperature = (
-            step if lower_bound < step < upper_bound else (lower_bound * upper_bound) ** 0.5
-        )  # Newton's step, or the mean of the bracket
+        # Newton's step, or the geometric mean of the bracket.
+        inverse_temperature = step if lower_bound < step < upper_bound else (lower_bound * upper_bound) ** 0.5
         if abs(inverse_temperature - previous_inverse) <= TOLERANCE * previous_inverse:
             break
     return 1 / inverse_temperature
@@ -442,7 +442,7 @@ class EntitySpans:
     start: np.ndarray
     end: np.ndarray
     type_id: np.ndarray
-    is_whole: np.ndarray  # valid IOBES: from B to E, or S
+    is_valid: np.ndarray  # whether it is valid IOBES: from B to E, or S
 
 
 def entity_f1(true: TagSequences, predicted: TagSequences) -> dict[str, Any]:
@@ -456,58 +456,49 @@ def entity_f1(true: TagSequences, predicted: TagSequences) -> dict[str, Any]:
     tag_ids: dict[str, int] = {tag: tag_id for tag_id, tag in enumerate({"O"}.union(*true, *predicted))}
     split_tags = [split_tag(tag) for tag in tag_ids]
     entity_types = sorted({entity_type or UNNAMED_TYPE for letter, entity_type in split_tags if letter != "O"})
-    type_ids = {entity_type: tag_id for tag_id, entity_type in enumerate(entity_types)}
+    type_ids = {entity_type: type_id for type_id, entity_type in enumerate(entity_types)}
     tag_codes = np.array([TAG_LETTERS.index(letter) for letter, _ in split_tags], np.int8)
     type_of_tag = np.array([type_ids.get(entity_type or UNNAMED_TYPE, -1) for _, entity_type in split_tags])
-    gold_entities, predicted_entities = (
-        _entity_boundaries(_flatten_tags(sequences, tag_ids, ("O",)), tag_codes, type_of_tag)
-        for sequences in (true, predicted)
-    )
-    num_words = sum(map(len, true))
+    flat_tags = (_flatten_tags(sequences, tag_ids, ("O",)) for sequences in (true, predicted))
+    gold_entities, predicted_entities = (_entity_spans(tags, tag_codes, type_of_tag) for tags in flat_tags)
     lenient = _entity_metrics(_match_counts(gold_entities, predicted_entities, len(entity_types)), entity_types)
-    strict = _entity_metrics(
-        _match_counts(_strict_entities(gold_entities), _strict_entities(predicted_entities), len(entity_types)),
-        entity_types,
-    )
-    return {**lenient, "strict": strict, "sequences": len(true), "words": num_words}
+    valid_gold, valid_predicted = _valid_entities(gold_entities), _valid_entities(predicted_entities)
+    strict = _entity_metrics(_match_counts(valid_gold, valid_predicted, len(entity_types)), entity_types)
+    return {**lenient, "strict": strict, "sequences": len(true), "words": sum(map(len, true))}
 
 
-def _flatten_tags(sequences: TagSequences, tag_ids: dict[str, int], border: Sequence[str] = ()) -> np.ndarray:
-    """The ids of all tags, with those of `border` before each sequence and at the end."""
-    tags = chain.from_iterable(chain(border, tags) for tags in (*sequences, ()))
+def _flatten_tags(sequences: TagSequences, tag_ids: dict[str, int], separator: Sequence[str] = ()) -> np.ndarray:
+    """The ids of all tags, with those of `separator` before each sequence and at the end."""
+    tags = chain.from_iterable(chain(separator, tags) for tags in (*sequences, ()))
     return np.fromiter(map(tag_ids.__getitem__, tags), np.int64)
 
 
-def _entity_boundaries(tag_sequence: np.ndarray, codes: np.ndarray, kind_of: np.ndarray) -> EntitySpans:
-    codes_of_tags, types_of_tags = codes[tag_sequence], kind_of[tag_sequence]
-    is_inside = codes_of_tags == INSIDE_TAG
-    may_continue, may_follow = is_inside | (codes_of_tags == BEGIN_TAG), is_inside | (codes_of_tags == END_TAG)
-    continues = np.zeros(len(codes_of_tags), bool)
-    continues[1:] = may_continue[:-1] & may_follow[1:] & (types_of_tags[:-1] == types_of_tags[1:])
+def _entity_spans(tag_sequence: np.ndarray, tag_codes: np.ndarray, type_of_tag: np.ndarray) -> EntitySpans:
+    codes, types = tag_codes[tag_sequence], type_of_tag[tag_sequence]
+    is_inside = codes == INSIDE_TAG
+    may_continue, may_follow = is_inside | (codes == BEGIN_TAG), is_inside | (codes == END_TAG)
+    continues = np.zeros(len(codes), bool)
+    continues[1:] = may_continue[:-1] & may_follow[1:] & (types[:-1] == types[1:])
     boundaries = np.flatnonzero(~continues)  # starts of entities and of O tags; the last is the final O
-    entity_starts = np.flatnonzero(codes_of_tags[boundaries] != OUTSIDE_TAG)
+    entity_starts = np.flatnonzero(codes[boundaries] != OUTSIDE_TAG)
     starts, ends = boundaries[entity_starts], boundaries[entity_starts + 1]
-    is_whole = (codes_of_tags[starts] == SINGLE_TAG) | (
-        (codes_of_tags[starts] == BEGIN_TAG) & (codes_of_tags[ends - 1] == END_TAG)
-    )
-    return EntitySpans(starts, ends, types_of_tags[starts], is_whole)
+    is_valid = (codes[starts] == SINGLE_TAG) | ((codes[starts] == BEGIN_TAG) & (codes[ends - 1] == END_TAG))
+    return EntitySpans(starts, ends, types[starts], is_valid)
 
 
-def _strict_entities(entities: EntitySpans) -> EntitySpans:
-    mask = entities.is_whole
-    return EntitySpans(entities.start[mask], entities.end[mask], entities.type_id[mask], entities.is_whole[mask])
+def _valid_entities(entities: EntitySpans) -> EntitySpans:
+    mask = entities.is_valid
+    return EntitySpans(entities.start[mask], entities.end[mask], entities.type_id[mask], entities.is_valid[mask])
 
 
-def _match_counts(gold: EntitySpans, predicted: EntitySpans, num_kinds: int) -> ClassCounts:
+def _match_counts(gold: EntitySpans, predicted: EntitySpans, num_types: int) -> ClassCounts:
     """Match entities by their start; at most one entity starts at a position."""
-    _, gold_indices, predicted_indices = np.intersect1d(
-        gold.start, predicted.start, assume_unique=True, return_indices=True
-    )
-    is_match = (gold.end[gold_indices] == predicted.end[predicted_indices]) & (
-        gold.type_id[gold_indices] == predicted.type_id[predicted_indices]
-    )
-    matched_types = (gold.type_id[gold_indices[is_match]], predicted.type_id, gold.type_id)
-    return ClassCounts(*(np.bincount(kind_ids, minlength=num_kinds) for kind_ids in matched_types))
+    starts = gold.start, predicted.start
+    _, gold_index, predicted_index = np.intersect1d(*starts, assume_unique=True, return_indices=True)
+    has_same_end = gold.end[gold_index] == predicted.end[predicted_index]
+    is_match = has_same_end & (gold.type_id[gold_index] == predicted.type_id[predicted_index])
+    matched_types = (gold.type_id[gold_index[is_match]], predicted.type_id, gold.type_id)
+    return ClassCounts(*(np.bincount(type_ids, minlength=num_types) for type_ids in matched_types))
 
 
 def _entity_metrics(counts: ClassCounts, entity_types: Sequence[str]) -> dict[str, Any]:
@@ -532,15 +523,12 @@ def tagging_accuracy(true: TagSequences, predicted: TagSequences) -> dict[str, A
     names = sorted({*chain.from_iterable(true), *chain.from_iterable(predicted)})
     tag_ids = {name: index for index, name in enumerate(names)}
     gold_ids, predicted_ids = (_flatten_tags(sequences, tag_ids) for sequences in (true, predicted))
-    counts = ClassCounts(
-        *(
-            np.bincount(ids, minlength=len(names))
-            for ids in (gold_ids[gold_ids == predicted_ids], predicted_ids, gold_ids)
-        )
-    )
-    num_exact = sum(tuple(tags) == tuple(answer) for tags, answer in zip(true, predicted, strict=True))
+    is_right = gold_ids == predicted_ids
+    counted_ids = (gold_ids[is_right], predicted_ids, gold_ids)
+    counts = ClassCounts(*(np.bincount(ids, minlength=len(names)) for ids in counted_ids))
+    num_exact = sum(tuple(gold) == tuple(tags) for gold, tags in zip(true, predicted, strict=True))
     return {
-        "accuracy": float((gold_ids == predicted_ids).mean()) if len(gold_ids) else 0.0,
+        "accuracy": float(is_right.mean()) if len(gold_ids) else 0.0,
         "sentence_accuracy": num_exact / len(true) if true else 0.0,
         "macro_f1": counts.average_f1("macro"),
         "per_kind": counts.to_dict(names),
@@ -559,9 +547,9 @@ def unknown_word_accuracy(
 
 
 def oov_tagging_accuracy(
-    examples: Sequence[Any], answers: Sequence[Any], known_words: Collection[str]
+    examples: Sequence[Any], predictions: Sequence[Any], known_words: Collection[str]
 ) -> dict[str, Any]:
     """Accuracy on out-of-vocabulary words of tagged examples; unlabeled examples are ignored."""
-    labeled = labeled_pairs(examples, answers)
+    labeled = labeled_pairs(examples, predictions)
     words, true = [example.words for example, _ in labeled], [example.tags for example, _ in labeled]
-    return unknown_word_accuracy(words, true, [answer.tags for _, answer in labeled], known_words)
+    return unknown_word_accuracy(words, true, [prediction.tags for _, prediction in labeled], known_words)

@@ -16,7 +16,7 @@ from forebear.objectives.batch import IGNORE_INDEX
 from forebear.objectives.input_format import InputFormat
 from forebear.tasks import metrics
 from forebear.tasks.classification import truncate_pair
-from forebear.tasks.task import HeadSpec, Judgment, Logits, Task
+from forebear.tasks.task import AnswerComparison, HeadSpec, Logits, Task
 from forebear.tasks.task_batches import ExampleRow, ExampleRows
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class MultipleChoice(Task):
     """Multiple choice with any number of choices."""
 
     verb: ClassVar[str] = "choose"
-    score: ClassVar[str] = "accuracy"
+    metric: ClassVar[str] = "accuracy"
     linear_kind: ClassVar[tuple[str, bool]] = ("choice", True)
     pools_rows: ClassVar[bool] = True
 
@@ -91,35 +91,36 @@ class MultipleChoice(Task):
         from forebear.nn.heads import ChoiceHead
 
         options: dict[str, Any] = {"dense": head_spec.dense, "dropout": head_spec.dropout}
-        return {"choice": ChoiceHead(head_spec.width, head_spec.read, mixture=head_spec.make_mix(), **options)}
+        return {"choice": ChoiceHead(head_spec.width, head_spec.pooling, mixture=head_spec.make_mix(), **options)}
 
     def predictions(self, examples: Examples, rows: ExampleRows, logits: Logits) -> list[ChoicePrediction]:
         predictions = []
         for example, scores in zip(examples, logits["choice"], strict=True):
             probabilities = softmax((scores - scores.max()).astype(np.float64) / self.temperature)
-            outcome = int(probabilities.argmax()), tuple(probabilities.tolist())
-            predictions.append(ChoicePrediction(example.text, example.choices, *outcome))
+            best, choice_probabilities = int(probabilities.argmax()), tuple(probabilities.tolist())
+            predictions.append(ChoicePrediction(example.text, example.choices, best, choice_probabilities))
         return predictions
 
     def calibrate(self, examples: Examples, rows: ExampleRows, logits: Logits) -> MultipleChoice:
         """Fit the temperature to the choices of the dev set."""
         labeled = metrics.labeled_pairs(examples, logits["choice"])
-        scores = np.full(
-            (len(labeled), max((len(choice_scores) for _, choice_scores in labeled), default=0)), PADDING_SCORE
-        )
+        max_choices = max((len(choice_scores) for _, choice_scores in labeled), default=0)
+        scores = np.full((len(labeled), max_choices), PADDING_SCORE)
         for row, (_, choice_scores) in zip(scores, labeled, strict=True):
             row[: len(choice_scores)] = choice_scores - choice_scores.max()
         right = np.array([example.right for example, _ in labeled], np.int64)
         return replace(self, temperature=metrics.fit_temperature(scores, right))
 
-    def judge(self, example: ChoiceExample, answer: ChoicePrediction) -> Judgment:
+    def compare_to_gold(self, example: ChoiceExample, prediction: ChoicePrediction) -> AnswerComparison:
         expected = "" if example.right is None else example.choices[example.right]
-        probability = answer.probabilities[answer.choice]
-        return Judgment(example.right == answer.choice, expected, example.choices[answer.choice], probability)
+        probability = prediction.probabilities[prediction.choice]
+        return AnswerComparison(
+            example.right == prediction.choice, expected, example.choices[prediction.choice], probability
+        )
 
-    def evaluate(self, examples: Examples, answers: Sequence[ChoicePrediction]) -> dict[str, Any]:
-        labeled = metrics.labeled_pairs(examples, answers)
-        num_right = sum(example.right == answer.choice for example, answer in labeled)
+    def evaluate(self, examples: Examples, predictions: Sequence[ChoicePrediction]) -> dict[str, Any]:
+        labeled = metrics.labeled_pairs(examples, predictions)
+        num_right = sum(example.right == prediction.choice for example, prediction in labeled)
         chance = sum(1 / len(example.choices) for example, _ in labeled)
         count = max(1, len(labeled))
         return {"accuracy": num_right / count, "chance": chance / count, "examples": len(labeled)}

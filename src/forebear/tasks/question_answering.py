@@ -15,7 +15,7 @@ from forebear.numerics import log_softmax
 from forebear.objectives.batch import IGNORE_INDEX
 from forebear.objectives.input_format import InputFormat
 from forebear.tasks import metrics
-from forebear.tasks.task import HeadSpec, Judgment, Logits, Task
+from forebear.tasks.task import AnswerComparison, HeadSpec, Logits, Task
 from forebear.tasks.task_batches import ExampleRow, ExampleRows
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 Examples = Sequence[QuestionExample]
 
-OVERLAP_DIVISOR = 4  # windows overlap by a fourth or the longest answer, at most by half
+OVERLAP_DIVISOR = 4  # windows overlap by a fourth or by the maximum answer length, but at most by half
 MAX_NEGATIVE_WINDOWS = 2  # training windows without the answer, per example
-MAX_SPAN_CANDIDATES = 20  # starts and ends that are combined
+MAX_SPAN_CANDIDATES = 20  # the best starts and ends, which are combined
 MIN_PROBABILITY = 1e-300  # avoids log(0)
 NO_ANSWER_POSITION = 0  # the position for "no answer": the first token
 
@@ -53,7 +53,7 @@ class AnswerPrediction:
     best: AnswerCandidate | None
     candidates: tuple[AnswerCandidate, ...]
     no_answer_score: float  # probability of no answer
-    token_table: tuple[tuple[str, float, float], ...]  # token, start and end probability, in the best one's window
+    token_table: tuple[tuple[str, float, float], ...]  # (token, P(start), P(end)) in the window of the best candidate
 
     @property
     def text(self) -> str:
@@ -74,8 +74,7 @@ class AnswerPrediction:
             "no_answer": round(self.no_answer_score, 6),
             "candidates": [candidate.to_dict() for candidate in self.candidates],
             "table": [
-                {"token": token, "start": round(start, 6), "end": round(end, 6)}
-                for token, start, end in self.token_table
+                {"token": row[0], "start": round(row[1], 6), "end": round(row[2], 6)} for row in self.token_table
             ],
         }
 
@@ -85,7 +84,7 @@ class QuestionAnswering(Task):
     """Extractive question answering."""
 
     verb: ClassVar[str] = "answer"
-    score: ClassVar[str] = "f1"
+    metric: ClassVar[str] = "f1"
     linear_kind: ClassVar[tuple[str, bool]] = ("span", True)
 
     longest: int = 30  # maximum tokens of an answer
@@ -162,10 +161,10 @@ class QuestionAnswering(Task):
                 )
                 for row in rows.row_range(example_index)
             ]
-            predictions.append(self._answer(example, windows))
+            predictions.append(self._predict_answer(example, windows))
         return predictions
 
-    def _answer(self, example: QuestionExample, windows: Sequence[_PassageWindow]) -> AnswerPrediction:
+    def _predict_answer(self, example: QuestionExample, windows: Sequence[_PassageWindow]) -> AnswerPrediction:
         spans: list[tuple[float, int, int, int]] = []  # log P, window, first and last token
         for window_index, window in enumerate(windows):
             spans += [(score, window_index, first, last) for score, first, last in window.spans(self.longest)]
@@ -176,36 +175,35 @@ class QuestionAnswering(Task):
             raw_text = example.passage[start:end]
             start += len(raw_text) - len(raw_text.lstrip())  # byte-level tokens include the preceding space
             if start < end and len(candidates) < self.top:
-                span = AnswerCandidate(example.passage[start:end], start, float(np.exp(score)))
-                candidates.setdefault((start, end), span)
+                candidate = AnswerCandidate(example.passage[start:end], start, float(np.exp(score)))
+                candidates.setdefault((start, end), candidate)
         sorted_candidates = tuple(candidates.values())
         no_answer_scores = (window.start[NO_ANSWER_POSITION] + window.end[NO_ANSWER_POSITION] for window in windows)
         no_answer_probability = float(np.exp(min(map(float, no_answer_scores), default=0.0)))
-        best_candidate = sorted_candidates[0] if sorted_candidates else None
+        best = sorted_candidates[0] if sorted_candidates else None
         table = windows[spans[0][1]].token_table(example.passage) if spans else ()
-        answer = AnswerPrediction(
-            example.question, example.passage, best_candidate, sorted_candidates, no_answer_probability, table
-        )
-        return replace(answer, best=None) if self.unanswered and answer.margin > self.threshold else answer
+        outputs = best, sorted_candidates, no_answer_probability, table
+        prediction = AnswerPrediction(example.question, example.passage, *outputs)
+        return replace(prediction, best=None) if self.unanswered and prediction.margin > self.threshold else prediction
 
     def calibrate(self, examples: Examples, rows: ExampleRows, logits: Logits) -> QuestionAnswering:
         """Choose the "no answer" threshold with the best F1 on the dev set."""
-        forced_answers = replace(self, threshold=np.inf).predictions(examples, rows, logits)
-        labeled = metrics.labeled_pairs(examples, forced_answers)
+        forced_predictions = replace(self, threshold=np.inf).predictions(examples, rows, logits)
+        labeled = metrics.labeled_pairs(examples, forced_predictions)
         if not self.unanswered or len(labeled) < metrics.MIN_CALIBRATION_EXAMPLES:
             return self
         golds = [_answer_texts(example) for example, _ in labeled]
         predicted, margins = [answer.text for _, answer in labeled], [answer.margin for _, answer in labeled]
         return replace(self, threshold=metrics.best_no_answer_threshold(golds, predicted, margins))
 
-    def judge(self, example: QuestionExample, answer: AnswerPrediction) -> Judgment:
+    def compare_to_gold(self, example: QuestionExample, prediction: AnswerPrediction) -> AnswerComparison:
         expected = _answer_texts(example)
-        is_right = metrics.answer_scores([expected], [answer.text])["exact_match"] == 1
-        probability = answer.best.probability if answer.best else answer.no_answer_score
-        return Judgment(is_right, " | ".join(expected), answer.text, probability)
+        is_right = metrics.answer_scores([expected], [prediction.text])["exact_match"] == 1
+        probability = prediction.best.probability if prediction.best else prediction.no_answer_score
+        return AnswerComparison(is_right, " | ".join(expected), prediction.text, probability)
 
-    def evaluate(self, examples: Examples, answers: Sequence[AnswerPrediction]) -> dict[str, Any]:
-        labeled = metrics.labeled_pairs(examples, answers)
+    def evaluate(self, examples: Examples, predictions: Sequence[AnswerPrediction]) -> dict[str, Any]:
+        labeled = metrics.labeled_pairs(examples, predictions)
         golds = [_answer_texts(example) for example, _ in labeled]
         return metrics.answer_scores(golds, [answer.text for _, answer in labeled]) | {"examples": len(labeled)}
 

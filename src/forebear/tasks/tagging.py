@@ -19,7 +19,7 @@ from forebear.numerics import softmax
 from forebear.objectives.batch import IGNORE_INDEX
 from forebear.objectives.input_format import InputFormat
 from forebear.tasks import metrics
-from forebear.tasks.task import HeadSpec, Judgment, Logits, Task
+from forebear.tasks.task import AnswerComparison, HeadSpec, Logits, Task
 from forebear.tasks.task_batches import ExampleRow, ExampleRows
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ Examples = Sequence[TaggedExample]
 
 # --- Linear-chain CRF decoding: Viterbi and marginals, the NumPy counterpart of nn/crf ---
 #
-# All sequences advance together, word by word, the longest first, so that the unfinished ones are always the first few.
+# All sequences are decoded in parallel, word by word, the longest first: the unfinished ones are always a prefix.
 # K labels · N words of all sequences, concatenated · scores add up: start, emissions, transitions (from, to), end
 
-FORBIDDEN_VITERBI_SCORE, MIN_EMISSION = -1e12, -1e6  # score of forbidden transitions; lower bound of emission scores
+FORBIDDEN_VITERBI_SCORE, MIN_EMISSION = -1e12, -1e6  # score of forbidden transitions; minimum emission score
 MIN_COMPILED_SIZE = 1 << 24  # transitions of all words; below, loading the compiled kernel takes longer
 MIN_WEIGHT = 1e-300  # avoids log(0)
 
@@ -65,7 +65,7 @@ def chain_viterbi(
 
 
 def constrained_viterbi(scores: np.ndarray, lengths: Sequence[int], *allowed: np.ndarray) -> np.ndarray:
-    """Viterbi with allowed or forbidden transitions, starts and ends; violates as few as possible if it must."""
+    """Viterbi with forbidden transitions, starts and ends; if no path is allowed, one with the fewest violations."""
     costs = (np.where(mask, 0.0, FORBIDDEN_VITERBI_SCORE) for mask in allowed)
     return chain_viterbi(np.maximum(scores, MIN_EMISSION), lengths, *costs)
 
@@ -116,8 +116,10 @@ def _transition_logsumexp(scores: np.ndarray, weights: np.ndarray) -> np.ndarray
 FORBIDDEN_SCORE = -1e4  # score of transitions that IOBES does not allow
 BATCH_SENTENCES = 1024  # sentences that are decoded together
 MARGIN_DIVISOR = 8  # in long texts, words are predicted with at least an eighth of a window as context
-MIN_LONG_WORD_SHARE = 0.1  # of Chinese words with several characters, above which words and not characters are tagged
-MAX_MEAN_WORD_LENGTH = 4  # characters between spaces, on average, up to which Chinese text is already segmented
+MIN_LONG_WORD_FRACTION = (
+    0.1  # fraction of Chinese words with several characters above which words, not characters, are tagged
+)
+MAX_MEAN_WORD_LENGTH = 4  # average characters between spaces up to which Chinese text is taken as segmented
 _WORD_PATTERN = re.compile(r"\d++(?:[.,]\d++)+|[^\W_]++(?:['’][^\W_]++)*+|\S")
 
 
@@ -170,7 +172,7 @@ class SequenceTagging(Task):
 
     tags: tuple[str, ...] = ("O",)  # O, and B, I, E, S for each entity type; plain tags as they are
     characters: bool = False  # whether words are single characters, as usual in Chinese data
-    scheme: str = "IOBES"  # of the training examples; "plain": tags that mark no entities, such as parts of speech
+    scheme: str = "IOBES"  # of the training examples; "plain": tags such as parts of speech, which mark no entities
     crf: bool = False  # whether tags are decoded by a CRF
     segmented: bool = False  # whether raw Chinese text is segmented into words first
 
@@ -183,7 +185,7 @@ class SequenceTagging(Task):
         chinese_words = [word for word in words if has_han(word)]
         num_long_words = sum(len(word) > 1 for word in chinese_words)
         characters = all(len(word) == 1 for word in words)
-        segmented = not characters and num_long_words > MIN_LONG_WORD_SHARE * len(chinese_words)
+        segmented = not characters and num_long_words > MIN_LONG_WORD_FRACTION * len(chinese_words)
         options = {"characters": characters, "segmented": segmented, **options}
         if options.get("scheme") == iobes.PLAIN_SCHEME:
             return cls(**{"tags": tuple(sorted({*chain.from_iterable(tag_sequences)})), **options})
@@ -198,7 +200,7 @@ class SequenceTagging(Task):
         return self.scheme == iobes.PLAIN_SCHEME
 
     @property
-    def score(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - it depends on the scheme
+    def metric(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - it depends on the scheme
         return "accuracy" if self.is_plain else "f1"
 
     def split_words(self, text: str) -> tuple[str, ...]:
@@ -225,9 +227,8 @@ class SequenceTagging(Task):
         ids, counts = tokenizer.encode_many(list(chain.from_iterable(sentences)))
         fallback_id = tokenizer.unk_id if tokenizer.unk_id is not None else (*input_format.before, 0)[0]
         fallback_ids = np.array([fallback_id], np.int32)  # of a word without any token
-        ids_of_words = (
-            token_ids if len(token_ids) else fallback_ids for token_ids in np.split(ids, np.cumsum(counts)[:-1])
-        )
+        split_ids = np.split(ids, np.cumsum(counts)[:-1])
+        ids_of_words = (token_ids if len(token_ids) else fallback_ids for token_ids in split_ids)
         rows: list[ExampleRow] = []
         for index, example in enumerate(examples):
             rows += self._rows(index, example, list(islice(ids_of_words, len(example.words))), input_format)
@@ -273,11 +274,10 @@ class SequenceTagging(Task):
                 scores[word_start + word_indices[is_first_token]] = logits["tag"][row][is_first_token]
         for batch_start in range(0, len(examples), BATCH_SENTENCES):
             batch = examples[batch_start : batch_start + BATCH_SENTENCES]
-            rows_of_batch = slice(starts[batch_start], starts[batch_start + len(batch)])
-            best, probabilities = self._decode(
-                scores[rows_of_batch], lengths[batch_start : batch_start + BATCH_SENTENCES], logits
-            )
-            split_at = [end - rows_of_batch.start for end in starts[batch_start + 1 : batch_start + len(batch)]]
+            word_range = slice(starts[batch_start], starts[batch_start + len(batch)])
+            batch_lengths = lengths[batch_start : batch_start + BATCH_SENTENCES]
+            best, probabilities = self._decode(scores[word_range], batch_lengths, logits)
+            split_at = [end - word_range.start for end in starts[batch_start + 1 : batch_start + len(batch)]]
             decoded = zip(batch, np.split(best, split_at), np.split(probabilities, split_at), strict=True)
             predictions += [self._make_prediction(example.words, *outputs) for example, *outputs in decoded]
         return predictions
@@ -286,10 +286,8 @@ class SequenceTagging(Task):
         """(N,) best label of each word, and (N, K) label probabilities."""
         if not self.crf:
             return constrained_viterbi(scores, lengths, *self.transitions), softmax(scores)
-        transitions = zip(self.transitions, logits["moves"], strict=True)
-        transitions = [
-            np.where(is_allowed, learned_scores, FORBIDDEN_SCORE) for is_allowed, learned_scores in transitions
-        ]
+        masks_and_scores = zip(self.transitions, logits["transitions"], strict=True)
+        transitions = [np.where(is_allowed, learned, FORBIDDEN_SCORE) for is_allowed, learned in masks_and_scores]
         return chain_viterbi(scores, lengths, *transitions), chain_marginals(scores, lengths, *transitions)
 
     def _make_prediction(self, words: tuple[str, ...], best: np.ndarray, probabilities: np.ndarray) -> TagPrediction:
@@ -302,34 +300,35 @@ class SequenceTagging(Task):
             entities.append(EntityPrediction(text, entity_type, start, end, geometric_mean))
         return TagPrediction(words, tags, tuple(entities), self.tags, probabilities, self.is_plain)
 
-    def to_source_format(self, answer: TagPrediction) -> TagPrediction:
+    def to_source_format(self, prediction: TagPrediction) -> TagPrediction:
         """Convert to the tag scheme of the examples; probabilities of labels that become equal are summed."""
         if self.is_plain or not any(tag.startswith("E") for tag in self.tags):
-            return replace(answer, scheme=self.scheme if self.is_plain else None)
+            return replace(prediction, scheme=self.scheme if self.is_plain else None)
         if self.scheme == "IOBES":
-            return answer
+            return prediction
         source_labels = iobes.scheme_labels(self.tags, self.scheme)  # pyright: ignore[reportArgumentType] - a word in JSON
         labels = tuple(dict.fromkeys(source_labels))
-        merged_probabilities = np.zeros((len(answer.words), len(labels)))
+        merged_probabilities = np.zeros((len(prediction.words), len(labels)))
         for label_id, label in enumerate(source_labels):
-            merged_probabilities[:, labels.index(label)] += answer.probabilities[:, label_id]
-        tags = tuple(iobes.from_iobes(answer.tags, self.scheme))  # pyright: ignore[reportArgumentType]
-        return replace(answer, tags=tags, labels=labels, probabilities=merged_probabilities, scheme=self.scheme)
+            merged_probabilities[:, labels.index(label)] += prediction.probabilities[:, label_id]
+        tags = tuple(iobes.from_iobes(prediction.tags, self.scheme))  # pyright: ignore[reportArgumentType]
+        return replace(prediction, tags=tags, labels=labels, probabilities=merged_probabilities, scheme=self.scheme)
 
-    def judge(self, example: TaggedExample, answer: TagPrediction) -> Judgment:
+    def compare_to_gold(self, example: TaggedExample, prediction: TagPrediction) -> AnswerComparison:
         if self.is_plain:
-            word_tags = list(zip(example.words, example.tags or (), answer.tags, strict=False))
-            expected, predicted = (
-                " ".join(f"{row[0]}/{row[column]}" for row in word_tags if row[1] != row[2]) for column in (1, 2)
-            )
+            word_tags = zip(example.words, example.tags or (), prediction.tags, strict=False)
+            errors = [row for row in word_tags if row[1] != row[2]]
+            expected, predicted = (" ".join(f"{row[0]}/{row[column]}" for row in errors) for column in (1, 2))
         else:
-            expected, predicted = (_entity_text(example.words, tags) for tags in (example.tags or (), answer.tags))
-        return Judgment(expected == predicted, expected, predicted)
+            expected, predicted = (_entity_text(example.words, tags) for tags in (example.tags or (), prediction.tags))
+        return AnswerComparison(expected == predicted, expected, predicted)
 
-    def evaluate(self, examples: Examples, answers: Sequence[TagPrediction]) -> dict[str, Any]:
-        pairs = metrics.labeled_pairs(examples, answers)
+    def evaluate(self, examples: Examples, predictions: Sequence[TagPrediction]) -> dict[str, Any]:
+        pairs = metrics.labeled_pairs(examples, predictions)
         evaluate_tags = metrics.tagging_accuracy if self.is_plain else metrics.entity_f1
-        tag_metrics = evaluate_tags([example.tags for example, _ in pairs], [answer.tags for _, answer in pairs])
+        tag_metrics = evaluate_tags(
+            [example.tags for example, _ in pairs], [prediction.tags for _, prediction in pairs]
+        )
         return tag_metrics | {"examples": len(pairs)}
 
 
@@ -346,8 +345,8 @@ def _word_windows(token_counts: Sequence[int], max_tokens: int) -> Iterator[tupl
         start = int(np.searchsorted(ends, ends[num_predicted] - margin)) if ends[-1] > max_tokens else 0
         start = min(max(start, 0), num_predicted)
         end = int(np.searchsorted(ends, ends[start] + max_tokens, side="right")) - 1
-        predicted_end = max(num_predicted + 1, int(np.searchsorted(ends, ends[end] - margin, side="right")) - 1)
-        prediction_end = predicted_end if end < num_words else num_words
+        end_before_margin = int(np.searchsorted(ends, ends[end] - margin, side="right")) - 1
+        prediction_end = max(num_predicted + 1, end_before_margin) if end < num_words else num_words
         if prediction_end > end:  # a long word: its context is dropped
             start = num_predicted
             end = max(num_predicted + 1, int(np.searchsorted(ends, ends[num_predicted] + max_tokens, side="right")) - 1)

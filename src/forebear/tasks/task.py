@@ -37,24 +37,24 @@ Logits = Mapping[str, Sequence[np.ndarray]]  # head → one array per example (l
 
 @dataclass(frozen=True)
 class HeadSpec:
-    """What heads are built for."""
+    """The encoder and the options that heads are built for."""
 
     width: int  # hidden size of the encoder
     depth: int  # layers of the encoder
-    read: str  # pooling of a sequence
+    pooling: str  # of a sequence
     dense: bool  # whether a dense layer precedes the output layer
-    features: bool = False  # whether heads read a scalar mix of all layers
+    uses_scalar_mix: bool = False  # whether the heads' input is a scalar mix of all layers
     dropout: float = 0.0
-    weights: tuple[float, ...] | None = None  # of the classes
+    class_weights: tuple[float, ...] | None = None
 
     def make_mix(self) -> ScalarMix | None:
         from forebear.nn.scalar_mix import ScalarMix
 
-        return ScalarMix(self.depth) if self.features else None
+        return ScalarMix(self.depth) if self.uses_scalar_mix else None
 
 
 @dataclass(frozen=True)
-class Judgment:
+class AnswerComparison:
     """A prediction compared with its gold answer, both as text, with its probability if there is one."""
 
     is_right: bool
@@ -68,9 +68,9 @@ class Task(ABC):
     """A downstream task. Its fields (labels, for example) are derived from training examples and stored as JSON."""
 
     verb: ClassVar[str]  # the command that runs the task
-    score: ClassVar[str]  # the metric of `evaluate` that selects the best weights; higher is better
-    linear_kind: ClassVar[tuple[str, bool]]  # the kind of linear baseline for the task, and whether it reads two texts
-    texts: ClassVar[int] = 1  # per example, where that is fixed
+    metric: ClassVar[str]  # name of the metric of `evaluate` that selects the best weights; higher is better
+    linear_kind: ClassVar[tuple[str, bool]]  # type of the linear baseline, and whether its input is two texts
+    num_texts: ClassVar[int] = 1  # per example, where that is fixed
     pools_rows: ClassVar[bool] = False  # whether a text is pooled to one vector; otherwise every token has an output
 
     # Fields of some tasks only; for the others these are plain class attributes with neutral values.
@@ -87,7 +87,7 @@ class Task(ABC):
     @classmethod
     @abstractmethod
     def from_examples(cls, examples: Sequence[Any], **options: Any) -> Task:
-        """The task of these examples; InputError if nothing can be learned from them."""
+        """Derive the task from examples; raise InputError if nothing can be learned from them."""
 
     @abstractmethod
     def encode(
@@ -107,23 +107,23 @@ class Task(ABC):
         """A prediction for each example from the logits of the heads."""
 
     @abstractmethod
-    def evaluate(self, examples: Sequence[Any], answers: Sequence[Any]) -> dict[str, Any]:
+    def evaluate(self, examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, Any]:
         """Metrics of these predictions; unlabeled examples are ignored."""
 
     @abstractmethod
-    def judge(self, example: Any, answer: Any) -> Judgment:
+    def compare_to_gold(self, example: Any, prediction: Any) -> AnswerComparison:
         """Compare a prediction with its gold answer, for error analysis."""
 
-    def to_source_format(self, answer: Any) -> Any:
+    def to_source_format(self, prediction: Any) -> Any:
         """A prediction in the notation of the training examples, for output; metrics use predictions as they are."""
-        return answer
+        return prediction
 
     def calibrate(self, examples: Sequence[Any], rows: ExampleRows, logits: Logits) -> Task:
         """The task with temperature or threshold calibrated on the dev set."""
         return self
 
     @property
-    def num_answers(self) -> int:
+    def num_classes(self) -> int:
         """The number of classes, where it is fixed."""
         return max(1, len(self.labels or self.tags))
 
@@ -171,7 +171,7 @@ TOKEN_HEADS = ("tag", "start", "end")  # heads with one output per token; other 
 
 @runtime_checkable
 class Scorer(Protocol):
-    """A torch-free model that computes logits from arrays; `transitions`: of its CRF, with starts and ends."""
+    """A torch-free model that computes logits from arrays; its CRF, if any, has transition, start and end scores."""
 
     @property
     def transitions(self) -> Sequence[np.ndarray] | None: ...
@@ -182,35 +182,35 @@ class Scorer(Protocol):
 def predict_logits(model: Model | Scorer, rows: ExampleRows, progress: ProgressFn | None = None) -> Logits:
     """The logits of each head: per example (label, choice), or per sequence with one row per token.
 
-    `model` is a network or a torch-free Scorer.
+    `model` is a neural network or a torch-free Scorer.
     """
     rows = rows.per_row()
     score = model.logits if isinstance(model, Scorer) else _network_scorer(model, int(rows.lengths.sum()))
-    outputs: dict[str, dict[int, np.ndarray]] = {}  # by example or row
+    outputs: dict[str, dict[int, np.ndarray]] = {}  # logits by example or sequence
     num_done = 0
     longest_first = np.argsort(-rows.example_lengths, kind="stable").tolist()
     for examples in token_batches(longest_first, lambda example: int(rows.example_lengths[example]), BATCH_TOKENS):
         row_ids = [row for example in examples for row in rows.row_range(example)]
         for name, array in score(rows.make_batch(examples).inputs).items():
             if name in EXAMPLE_HEADS:
-                owners, logits = examples, array
+                item_ids, logits = examples, array
             elif name in ROW_HEADS:
                 counts = [len(rows.row_range(example)) for example in examples]
-                owners, logits = examples, np.split(array, np.cumsum(counts)[:-1])
+                item_ids, logits = examples, np.split(array, np.cumsum(counts)[:-1])
             else:
-                owners, logits = row_ids, np.split(array, np.cumsum(rows.lengths[row_ids])[:-1])
-            outputs.setdefault(name, {}).update(zip(owners, logits, strict=True))
+                item_ids, logits = row_ids, np.split(array, np.cumsum(rows.lengths[row_ids])[:-1])
+            outputs.setdefault(name, {}).update(zip(item_ids, logits, strict=True))
         num_done += len(examples)
         if progress is not None:
             progress(num_done, len(rows))
-    in_order = {name: [values[owner] for owner in range(len(values))] for name, values in outputs.items()}
+    in_order = {name: [values[index] for index in range(len(values))] for name, values in outputs.items()}
     return {**in_order, **_crf_scores(model)}
 
 
 def _crf_scores(model: Model | Scorer) -> dict[str, Sequence[np.ndarray]]:
     """The transition, start and end scores of a CRF; empty without one."""
     if isinstance(model, Scorer):
-        return {} if model.transitions is None else {"moves": model.transitions}
+        return {} if model.transitions is None else {"transitions": model.transitions}
     from forebear.nn.heads import TagHead
 
     head = dict(model.heads.items()).get("tag")
@@ -218,7 +218,7 @@ def _crf_scores(model: Model | Scorer) -> dict[str, Sequence[np.ndarray]]:
     if crf is None:
         return {}
     parameters = (crf.transition_bias, crf.start_bias, crf.end_bias)
-    return {"moves": [tensor.detach().float().cpu().numpy() for tensor in parameters]}
+    return {"transitions": [tensor.detach().float().cpu().numpy() for tensor in parameters]}
 
 
 def _network_scorer(model: Model, num_tokens: int) -> Callable[[TargetArrays], dict[str, np.ndarray]]:

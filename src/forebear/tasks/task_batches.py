@@ -18,7 +18,7 @@ from forebear.objectives.shuffle import shuffled_positions
 class ExampleRow:
     """One sequence of an example: tokens, segment ids, and targets.
 
-    `answer_spans` has for each token a word index, or (start, end) in a passage; IGNORE_INDEX for none.
+    `answer_spans` has a word index or a (start, end) in the passage for each token, or IGNORE_INDEX.
     """
 
     example: int
@@ -35,7 +35,7 @@ class ExampleRows:
     tokens: np.ndarray  # (T,) as in a batch
     lengths: np.ndarray  # (B,) as in a batch
     segments: np.ndarray  # (T,) segment id of each token
-    examples: np.ndarray  # (B,) rising example number of each sequence; every number from 0 has at least one
+    examples: np.ndarray  # (B,) ascending example index of each sequence; every example has at least one
     targets: TargetArrays  # as in a batch: per token (T,), sequence (B,) or example (E, …)
     uses_segments: bool  # whether the encoder gets the segment ids
     groups_rows: bool  # whether heads combine the sequences of an example
@@ -94,7 +94,7 @@ class ExampleRows:
         return np.diff(self._ends[self._first_rows])
 
     def row_range(self, example: int) -> range:
-        """The sequence numbers of an example."""
+        """The indices of an example's sequences."""
         return range(int(self._first_rows[example]), int(self._first_rows[example + 1]))
 
     def row_answer_spans(self, row: int) -> np.ndarray:
@@ -138,13 +138,13 @@ class ExampleEpochs:
     lm_weight: float = 0.0  # of the auxiliary LM loss (GPT)
     length_grouping: bool = False  # in a batch lengths are similar, which saves steps of recurrent networks
 
-    def steps(self, source: ExampleRows, size: int) -> int:
-        """The number of batches of about `size` tokens in an epoch; at most one per example."""
-        return min(max(1, round(int(source.example_lengths.sum()) / size)), len(source))
+    def steps(self, source: ExampleRows, batch_size: int) -> int:
+        """The number of batches of about `batch_size` tokens in an epoch; at most one per example."""
+        return min(max(1, round(int(source.example_lengths.sum()) / batch_size)), len(source))
 
-    def batch(self, source: ExampleRows, size: int, key: BatchKey) -> Batch:
-        epoch, batch_index = divmod(key.step, self.steps(source, size))
-        order, boundaries = _epoch_order(source, self.steps(source, size), key.seed, epoch, self.length_grouping)
+    def batch(self, source: ExampleRows, batch_size: int, key: BatchKey) -> Batch:
+        epoch, batch_index = divmod(key.step, self.steps(source, batch_size))
+        order, boundaries = _epoch_order(source, self.steps(source, batch_size), key.seed, epoch, self.length_grouping)
         examples = order[boundaries[batch_index] : boundaries[batch_index + 1]]
         # Sequences of equal length are adjacent: attention processes them in one call.
         batch = source.make_batch(examples[np.argsort(source.example_lengths[examples], kind="stable")])
@@ -163,10 +163,10 @@ class ExampleEpochs:
 class FullBatch:
     """Every step has all examples, always in the same order, for learners that need all of them at once."""
 
-    def steps(self, source: ExampleRows, size: int) -> int:
+    def steps(self, source: ExampleRows, batch_size: int) -> int:
         return 1
 
-    def batch(self, source: ExampleRows, size: int, key: BatchKey) -> Batch:
+    def batch(self, source: ExampleRows, batch_size: int, key: BatchKey) -> Batch:
         return _full_batch(source)
 
     def check(self, source: ExampleRows) -> None:
@@ -188,9 +188,8 @@ def _epoch_order(
     target_ends = token_ends[-1] * np.arange(1, num_steps) / num_steps
     boundaries = np.searchsorted(token_ends, target_ends) + 1
     min_boundaries = np.arange(1, num_steps)
-    boundaries = (
-        np.maximum.accumulate(boundaries - min_boundaries) + min_boundaries
-    )  # each batch has an example of its own
+    # Each batch has at least one example.
+    boundaries = np.maximum.accumulate(boundaries - min_boundaries) + min_boundaries
     boundaries = np.minimum(boundaries, len(source) - num_steps + min_boundaries)
     boundaries = np.concatenate(([0], boundaries, [len(source)])).astype(np.int64)
     if not length_grouping:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from forebear.errors import InputError
-from forebear.objectives.input_format import InputFormat, Pooling, PromptSide, TaskEncoderConfig, TaskEncoderKind
+from forebear.objectives.input_format import InputFormat, MixPosition, Pooling, TaskEncoderConfig, TaskEncoderKind
 from forebear.tasks.task import HeadSpec, Task
 
 if TYPE_CHECKING:
@@ -49,14 +49,14 @@ class Adaptation:
     reader: TaskEncoderKind | None = None
     reader_width: int | None = None
     reader_dropout: float = 0.0
-    mixture: PromptSide | None = None
+    mixture: MixPosition | None = None
     mixture_norm: bool = False
 
     def __post_init__(self) -> None:
         if self.how not in get_args(How):
             prompting_hint = "; a prompt without training is asked by: forebear ask RUN TEXT --labels A,B"
             raise InputError(f"--how is {self.how!r}", hint=f"there are: {', '.join(get_args(How))}{prompting_hint}")
-        choices = {"read": Pooling, "reader": TaskEncoderKind, "mixture": PromptSide}
+        choices = {"read": Pooling, "reader": TaskEncoderKind, "mixture": MixPosition}
         for name, choice_type in choices.items():
             if (value := getattr(self, name)) not in (None, *get_args(choice_type)):
                 raise InputError(f"--{name} is {value!r}", hint=f"there are: {', '.join(get_args(choice_type))}")

@@ -114,7 +114,7 @@ def build_linear_model(spec: ModelSpec, tokenizer: Tokenizer, task: Task, adapta
     return LinearModel(
         kind,  # pyright: ignore[reportArgumentType]
         vocab_size=tokenizer.vocab_size,
-        num_classes=task.num_answers,
+        num_classes=task.num_classes,
         order=max_order if spec.order is None else min(spec.order, max_order),
         is_pair=is_pair_task,
         special_ids=tokenizer.special_ids - {tokenizer.unk_id},

@@ -71,14 +71,14 @@ class DistillationObjective:
     layer_targets: tuple[str, ...] = ()
     weights: Mapping[str, float] = field(default_factory=dict)
 
-    def steps(self, source: Any, size: int) -> int:
-        return self.inner.steps(source, size)
+    def steps(self, source: Any, batch_size: int) -> int:
+        return self.inner.steps(source, batch_size)
 
     def check(self, source: Any) -> None:
         self.inner.check(source)
 
-    def batch(self, source: Any, size: int, key: BatchKey) -> Batch:
-        batch = self.inner.batch(source, size, key)
+    def batch(self, source: Any, batch_size: int, key: BatchKey) -> Batch:
+        batch = self.inner.batch(source, batch_size, key)
         if source is not self.train_source:
             return batch
         names = {name: name + TEACHER_SUFFIX for name in self.mixed_targets}

@@ -397,4 +397,4 @@ def _headline_score(run: RunFolder) -> tuple[str, float] | None:
     if held_out.get("told_apart") is not None:
         return "told apart", held_out["told_apart"]
     task, task_metrics = run.task, metrics.get("test", metrics.get("dev"))
-    return None if task is None or task_metrics is None else (task.score, task_metrics[task.score])
+    return None if task is None or task_metrics is None else (task.metric, task_metrics[task.metric])

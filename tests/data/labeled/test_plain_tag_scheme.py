@@ -100,14 +100,14 @@ def test_plain_tagging_task_predicts_and_judges_each_word():
         TaggedExample(("他", "去", "上海"), ("r", "v", "ns")),
     ]
     task = SequenceTagging.from_examples(examples, scheme="plain")
-    assert (task.tags, task.score, task.segmented, task.characters) == (("ns", "r", "v"), "accuracy", True, False)
+    assert (task.tags, task.metric, task.segmented, task.characters) == (("ns", "r", "v"), "accuracy", True, False)
     assert all(allowed.all() for allowed in task.transitions)
     assert task_from_json(task.to_dict()) == task
     assert task.split_words("我爱北京") == ("我", "爱", "北京")
     assert task.split_words("我 爱 北京天安门 。") == ("我", "爱", "北京天安门", "。")  # segmented already
     prediction = task._make_prediction(("我", "去"), np.array([1, 2]), np.full((2, 3), 1 / 3))
     assert (prediction.tags, prediction.entities, prediction.is_plain) == (("r", "v"), (), True)
-    verdict = task.judge(TaggedExample(("我", "去"), ("r", "ns")), prediction)
+    verdict = task.compare_to_gold(TaggedExample(("我", "去"), ("r", "ns")), prediction)
     assert (verdict.is_right, verdict.expected, verdict.predicted) == (False, "去/ns", "去/v")
 
 
@@ -131,7 +131,7 @@ def test_baseline_gives_each_word_its_most_frequent_tag():
 
 
 def test_entity_tags_are_scored_by_f1():
-    assert SequenceTagging(("O", "S-PER")).score == "f1"
+    assert SequenceTagging(("O", "S-PER")).metric == "f1"
     assert not SequenceTagging(("O", "S-PER")).is_plain
 
 

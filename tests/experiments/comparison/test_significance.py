@@ -84,7 +84,7 @@ def test_mean_of_example_scores_is_the_task_score(make_case):
     task, examples, predictions = make_case()
     scores = example_scores(task, examples, predictions)
     assert scores.shape == (len(examples),)
-    assert scores.mean() == pytest.approx(task.evaluate(examples, predictions)[task.score], abs=1e-12)
+    assert scores.mean() == pytest.approx(task.evaluate(examples, predictions)[task.metric], abs=1e-12)
 
 
 @pytest.mark.parametrize("make_case", [multi_label, regression, tagging])
@@ -94,7 +94,8 @@ def test_standard_error_of_example_scores_agrees_with_bootstrap(make_case):
     standard_error = example_scores(task, examples, predictions).std() / np.sqrt(len(examples))
     samples = np.random.default_rng(1).integers(0, len(examples), (400, len(examples)))
     scores = [
-        task.evaluate([examples[i] for i in sample], [predictions[i] for i in sample])[task.score] for sample in samples
+        task.evaluate([examples[i] for i in sample], [predictions[i] for i in sample])[task.metric]
+        for sample in samples
     ]
     assert standard_error == pytest.approx(np.std(scores), rel=0.2)
 

@@ -453,7 +453,7 @@ def _open_task_comparison(
     }
     baselines, whole = (task_baseline(task, splits.train, splits.test),), settings["whole"]
     return TaskComparison(
-        task.name, task.score, task.verb, source.paths, settings, facts, baselines=baselines, whole=whole
+        task.name, task.metric, task.verb, source.paths, settings, facts, baselines=baselines, whole=whole
     )
 
 

@@ -439,7 +439,7 @@ def measure_task_trial(run: Run, examples: Sequence[Any]) -> dict[str, Any]:
         np.save(file, per_example_scores)
     low, high = confidence_interval(per_example_scores)
     return {
-        "score": task.score,
+        "score": task.metric,
         "low": low,
         "high": high,
         "milliseconds": 1000 * float(np.median(latencies)),
