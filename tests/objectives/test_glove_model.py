@@ -130,7 +130,7 @@ def test_glove_loss_equals_float64_reference_sweep(batches: list[Batch]):
         loss = learner.train_batch(batch, rate=0.05)
         entries = batch.inputs["tokens"], batch.inputs["beside"], batch.targets["together"], batch.inputs["weights"]
         reference_loss = (
-            kernels.sweep_reference(
+            kernels.adagrad_pass_reference(
                 rng.permutation(batch.num_target_tokens),
                 *entries,
                 *float64_tables,

@@ -59,4 +59,4 @@ def text_batch(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray, n
 
 
 def new_hmm(states: int = 3, smoothing: float = 0.1) -> HMMModel:
-    return HMMModel(states=states, vocabulary=VOCABULARY, end=END, never=[PADDING], smoothing=smoothing)
+    return HMMModel(states=states, vocab_size=VOCABULARY, eos_id=END, excluded_ids=[PADDING], smoothing=smoothing)

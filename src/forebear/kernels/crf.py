@@ -20,7 +20,7 @@ MIN_EXPONENT = -700.0  # lower exponents are clipped to this, where e^x is still
 ROUNDING_MAGIC = 6755399441055744.0  # 1.5 · 2^52: adding it rounds to an integer, held in the lowest bits
 LOG2_E, LN2_HIGH, LN2_LOW = 1.4426950408889634, 0.693147180369123816490, 1.90821492927058770002e-10
 # Fused multiply-add, in the same places on every run.
-_contracted_kernel = partial(compile_kernel, allowed=frozenset({"contract"}))
+_contracted_kernel = partial(compile_kernel, fastmath=frozenset({"contract"}))
 
 
 def padded_labels(num_labels: int) -> int:

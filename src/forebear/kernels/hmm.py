@@ -99,8 +99,8 @@ def baum_welch(
 
 # --- Parts of the loops ---
 
-_contracted_kernel = partial(compile_kernel, allowed=CONTRACT)
-_any_order_kernel = partial(compile_kernel, allowed=ANY_ORDER)
+_contracted_kernel = partial(compile_kernel, fastmath=CONTRACT)
+_any_order_kernel = partial(compile_kernel, fastmath=ANY_ORDER)
 
 
 @_contracted_kernel

@@ -276,7 +276,10 @@ def train_hogwild_threads(
     threads: int,
 ) -> None:
     """Hogwild: each thread has parts and buffers of its own; none waits for another."""
-    kernel, num_parts = compile_kernel(train_hogwild, bare=True, beside=INLINED_MODULES), len(text.states)
+    kernel, num_parts = (
+        compile_kernel(train_hogwild, allocates=False, inlined_modules=INLINED_MODULES),
+        len(text.states),
+    )
     part_words = int(text.starts[1])  # the first part is the longest
 
     def run_part(thread: int) -> None:
@@ -299,7 +302,7 @@ def train_deterministic_threads(
 ) -> None:
     """All threads work on the same group of parts, in shared buffers."""
     part_words = int(np.diff(text.starts).max())
-    kernel = compile_kernel(train_deterministic, bare=True, beside=INLINED_MODULES)
+    kernel = compile_kernel(train_deterministic, allocates=False, inlined_modules=INLINED_MODULES)
     buffer_size, num_windows = variant.max_updates(part_words), len(text.tokens) * parts_at_once // len(text.states)
     threads = min(threads, parts_at_once, variant.num_useful_threads(num_windows, inputs.shape[1]))
     if variant.use_mean and threads == 2:

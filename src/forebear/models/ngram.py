@@ -71,12 +71,12 @@ class NgramSpec(ModelSpec):
     def build(self, tokenizer: Tokenizer) -> NgramModel:
         from forebear.statistical.ngram.language_model import NgramModel
 
-        end = tokenizer.special_roles["end"]
+        eos_id = tokenizer.special_roles["end"]
         return NgramModel(
             order=self.order,
-            vocabulary=tokenizer.vocab_size,
-            end=end,
-            never=tokenizer.special_ids - {end, tokenizer.unk_id},
+            vocab_size=tokenizer.vocab_size,
+            eos_id=eos_id,
+            excluded_ids=tokenizer.special_ids - {eos_id, tokenizer.unk_id},
             smoothing=self.smoothing,
             k=self.k,
             prune=self.prune,

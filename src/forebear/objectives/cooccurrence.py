@@ -70,7 +70,7 @@ class TokenChunks:
 
     def chunks(self) -> Iterator[np.ndarray]:
         """int32 ids with a boundary marker after every unit."""
-        from forebear.kernels.cooccurrence import UNIT_BORDER
+        from forebear.kernels.cooccurrence import UNIT_SEPARATOR
 
         is_blocked = np.zeros(self.vocabulary, bool)
         is_blocked[list(self.blocked_ids)] = True
@@ -82,7 +82,7 @@ class TokenChunks:
                 raise InputError(f"the text holds the id {ids.max()}, and there are {self.vocabulary} words")
             is_cut = int(unit_ends[np.searchsorted(unit_ends, end)] > end)  # the last unit continues in the next chunk
             boundaries = np.cumsum(sizes)[: len(sizes) - is_cut]
-            yield np.insert(ids, boundaries, UNIT_BORDER)[np.insert(~is_blocked[ids], boundaries, True)]
+            yield np.insert(ids, boundaries, UNIT_SEPARATOR)[np.insert(~is_blocked[ids], boundaries, True)]
 
 
 class CooccurrenceRows(Protocol):
@@ -187,7 +187,7 @@ def count_rows(
         max(available // BYTES_PER_TOKEN, 4 * CHUNK_TOKENS, 4 * window), np.iinfo(np.int32).max
     )  # positions are int32
     buffer = np.empty(min(buffer_size, text_size), np.int32)
-    buffer[0], text_end, first, runs = kernels.UNIT_BORDER, 1, 1, _OnDiskRows(folder, num_words)
+    buffer[0], text_end, first, runs = kernels.UNIT_SEPARATOR, 1, 1, _OnDiskRows(folder, num_words)
     for index, chunk in enumerate(text.chunks()):
         if text_end + len(chunk) > len(buffer):
             last = text_end - window  # the last words still need the words after them
