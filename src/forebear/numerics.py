@@ -133,7 +133,7 @@ def require_examples(num_examples: int) -> None:
 
 
 def _unit_deviations(values: np.ndarray) -> np.ndarray:
-    """Deviations from the mean, scaled to unit length; values are scaled before squaring to avoid overflow and underflow."""
+    """Deviations from the mean, scaled to unit length; scaled before squaring to avoid overflow and underflow."""
     values = np.ldexp(values, -np.frexp(np.abs(values).max())[1])  # scaling by a power of two is exact
     deviations = values - values.mean()
     deviations /= np.abs(deviations).max()

@@ -1,7 +1,7 @@
 """Counting co-occurrences within a window, word by word: compiled kernels and their numpy reference.
 
-A text is word ids with UNIT_SEPARATOR between units of text. Two words of a unit at distance `d` add `weights[d - 1]` to
-each other's count. These weights are integers, so sums are exact and independent of order and partitioning.
+A text is word ids with UNIT_SEPARATOR between units. Two words of a unit at distance `d` add `weights[d - 1]` to each
+other's count. These weights are integers, so sums are exact and independent of order and partitioning.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def group_blocks_reference(rows: np.ndarray, columns: np.ndarray, vocab_size: in
     """A blocked order of the entries (n,), stable within each block, and the block boundaries (ROW_GROUPS² + 1,).
 
     The vocabulary is split into contiguous groups with about equally many entries, by row and again by column. Block
-    t · ROW_GROUPS + g has the entries whose row is in group g and whose column is t groups further on. Blocks of the same
+    t · ROW_GROUPS + g has the entries whose row is in group g and whose column is in group g + t. Blocks of the same
     turn t share no word, so they can be trained on in parallel.
     """
     row_group = _word_groups(rows, vocab_size)[rows].astype(int)

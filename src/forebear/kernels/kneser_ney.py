@@ -1,4 +1,4 @@
-"""Kneser–Ney kernels: interpolation, counts of counts, and suffixes; references are in statistical/ngram/smoothing.py."""
+"""Kneser–Ney kernels: interpolation, counts of counts, suffixes; references in statistical/ngram/smoothing.py."""
 
 from __future__ import annotations
 

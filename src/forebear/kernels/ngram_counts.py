@@ -62,7 +62,7 @@ def ngram_levels_reference(text: np.ndarray, vocab_size: int, order: int) -> lis
 
 
 def ngram_levels(text: np.ndarray, vocab_size: int, order: int, threads: int = 1) -> list[NgramLevel]:
-    """The n-grams of 2 to `order` tokens of an int32 text, which is consumed; it has fewer than 2³¹ tokens and separators."""
+    """The n-grams of 2 to `order` tokens of an int32 text of fewer than 2³¹ elements, which is consumed."""
     if order < 2 or len(text) < 2:
         empty, num_contexts_by_order = np.zeros(0, np.int32), [vocab_size, *[0] * order][: max(0, order - 1)]
         return [NgramLevel(empty, empty, np.zeros(size, np.int32), empty) for size in num_contexts_by_order]

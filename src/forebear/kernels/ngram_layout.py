@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-VALUES_PER_BUCKET = 8  # 64-bit numbers in a bucket of the hash table: one cache line
-NGRAMS_PER_BUCKET, HIGHEST_ORDER_NGRAMS_PER_BUCKET = 4, 5
+BUCKET_SIZE = 8  # 64-bit numbers in a bucket of the hash table: one cache line
+NGRAMS_PER_BUCKET, HIGHEST_ORDER_PER_BUCKET = 4, 5
 SPARE_BUCKETS = 64  # buckets after all others, for n-grams whose own buckets are full
+
+
+class NgramTable(NamedTuple):
+    """The hash table of n-grams of two or more tokens, as kernels read it."""
+
+    buckets: np.ndarray  # (BUCKET_SIZE · buckets,) uint64
+    offsets: np.ndarray  # (order + 2,) the first bucket of the n-grams of each length
+    max_probe: np.ndarray  # (order + 1,) maximum probe distance of n-grams of each length, in buckets
 
 
 def narrow_ints(values: np.ndarray) -> np.ndarray:

@@ -7,6 +7,8 @@ prefix and its suffix are present, so that no bucket is fetched in vain.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from forebear.kernels.intrinsics import prefetch
@@ -17,44 +19,46 @@ TOKENS_PER_BLOCK = 256  # few enough for buffers in the cache, many more than pr
 PREFETCHED_NGRAMS = 24  # n-grams whose buckets are prefetched
 
 
-def scoring_buffers(order: int) -> tuple[np.ndarray, ...]:
-    """Work arrays for scoring; array indices are unsigned, so that negative ones need no check.
+class ScoringBuffers(NamedTuple):
+    """Work arrays for a block of tokens; those of size `block + 1` have the token before the block at index 0."""
 
-    For the tokens of a block, and at index 0 for the token before it:
-    hashes, backoffs       hash and log back-off weight of the n-gram that ends there, for each n
-    match_lengths          length of the longest n-gram that is present
-    For the tokens of a block:
-    ids, scores            token ids, and log P by the longest n-gram
-    max_context            maximum context length
-    For the n-grams that are looked up:
-    pending, home_buckets  token index within the block, and offset of the home bucket
-    """
-    return (
-        np.zeros((order + 1, TOKENS_PER_BLOCK + 1), np.uint64),
-        np.zeros((order + 1, TOKENS_PER_BLOCK + 1), np.float32),
-        np.zeros(TOKENS_PER_BLOCK + 1, np.int32),
-        np.zeros(TOKENS_PER_BLOCK, np.int32),
-        np.zeros(TOKENS_PER_BLOCK),
-        np.zeros(TOKENS_PER_BLOCK, np.int32),
-        np.zeros(TOKENS_PER_BLOCK + 1, np.uint64),
-        np.zeros(TOKENS_PER_BLOCK + 1, np.uint64),
+    hashes: np.ndarray  # (order + 1, block + 1) hash of the n-gram that ends at each token
+    backoffs: np.ndarray  # (order + 1, block + 1) its log back-off weight
+    match_lengths: np.ndarray  # (block + 1,) length of the longest n-gram that is present
+    ids: np.ndarray  # (block,) token ids
+    scores: np.ndarray  # (block,) log P by the longest n-gram
+    max_context: np.ndarray  # (block,) maximum context length
+    pending: np.ndarray  # (block + 1,) token index of each n-gram that is looked up
+    home_buckets: np.ndarray  # (block + 1,) offset of its home bucket
+
+
+def scoring_buffers(order: int) -> ScoringBuffers:
+    size = TOKENS_PER_BLOCK
+    return ScoringBuffers(
+        hashes=np.zeros((order + 1, size + 1), np.uint64),
+        backoffs=np.zeros((order + 1, size + 1), np.float32),
+        match_lengths=np.zeros(size + 1, np.int32),
+        ids=np.zeros(size, np.int32),
+        scores=np.zeros(size),
+        max_context=np.zeros(size, np.int32),
+        pending=np.zeros(size + 1, np.uint64),
+        home_buckets=np.zeros(size + 1, np.uint64),
     )
 
 
 def score_ngrams_kernel(
-    tokens, lengths, eos_id, order, salt, unigrams, buckets, offsets, max_probe, uniform_log_probs, log_probs,
-    out_match_lengths, hashes, backoffs, match_lengths, ids, scores, max_context, pending, home_buckets,
-):  # fmt: skip
+    tokens, lengths, eos_id, order, salt, unigrams, table, uniform_log_probs, log_probs, out_match_lengths, buffers
+):
     """log P of each token of concatenated rows, given the tokens before it in its row.
 
     The first token of a row is only context, and no context reaches across an `eos_id`.
 
-    buckets            (8 · buckets,), and offsets (order + 2,): the first bucket of the n-grams of each length
-    max_probe          (order + 1,) maximum probe distance of n-grams of each length
+    table              `NgramTable` of the longer n-grams
     uniform_log_probs  (V,) or empty: used for tokens unseen after a context, instead of backing off
     log_probs          (tokens,) output
     out_match_lengths  (tokens,) or empty, output: length of the longest n-gram that is present and ends at each token
     """
+    hashes, backoffs, match_lengths, ids, scores, max_context, pending, _ = buffers
     row, remaining, previous_token = -1, np.int64(0), np.int32(-1)
     for begin in range(0, len(tokens), TOKENS_PER_BLOCK):
         block_size = min(TOKENS_PER_BLOCK, len(tokens) - begin)
@@ -73,36 +77,9 @@ def score_ngrams_kernel(
             scores[position], backoffs[1, position + 1] = unigrams[np.uint32(token), 0], unigrams[np.uint32(token), 1]
         count = block_size
         for n in range(2, order):
-            count = _match_ngrams(
-                n,
-                count,
-                buckets,
-                offsets,
-                max_probe,
-                hashes,
-                backoffs,
-                match_lengths,
-                ids,
-                scores,
-                max_context,
-                pending,
-                home_buckets,
-            )
+            count = _match_ngrams(n, count, table, buffers)
         if order > 1:
-            _match_highest_order_ngrams(
-                order,
-                count,
-                buckets,
-                offsets,
-                max_probe,
-                hashes,
-                match_lengths,
-                ids,
-                scores,
-                max_context,
-                pending,
-                home_buckets,
-            )
+            _match_highest_order_ngrams(order, count, table, buffers)
         if len(uniform_log_probs):
             for position in range(block_size):
                 context_length = min(max_context[position], match_lengths[position])
@@ -111,11 +88,8 @@ def score_ngrams_kernel(
         else:
             for n in range(1, order):
                 for position in range(block_size):
-                    is_used = (
-                        (n >= match_lengths[position + 1])
-                        & (n <= max_context[position])
-                        & (n <= match_lengths[position])
-                    )
+                    max_length = min(max_context[position], match_lengths[position])
+                    is_used = (n >= match_lengths[position + 1]) & (n <= max_length)
                     scores[position] += backoffs[n, position] if is_used else 0.0
         for position in range(block_size):
             log_probs[begin + position] = scores[position]
@@ -128,47 +102,33 @@ def score_ngrams_kernel(
 
 
 @inline_kernel
-def _select_candidates(n, count, buckets, offsets, hashes, match_lengths, ids, max_context, pending, home_buckets):
+def _select_candidates(n, count, table, buffers):
     """Select the n-grams whose prefix and suffix are present, and prefetch the first buckets; returns their number."""
-    first_bucket, num_buckets, num_candidates = np.uint64(offsets[n]), offsets[n + 1] - offsets[n], np.uint64(0)
+    hashes, _, match_lengths, ids, _, max_context, pending, home_buckets = buffers
+    first_bucket, num_buckets = np.uint64(table.offsets[n]), table.offsets[n + 1] - table.offsets[n]
+    num_candidates = np.uint64(0)
     for i in range(count):
-        position = pending[np.uint64(i)]
+        position = pending[np.uint64(i)]  # unsigned indices need no check for negative ones
         ngram_hash = extend_hash(hashes[n - 1, position], ids[position])
         hashes[n, position + ONE], pending[num_candidates] = ngram_hash, position
         home_buckets[num_candidates] = (first_bucket + home_bucket(ngram_hash, num_buckets)) * EIGHT
         num_candidates += np.uint64((match_lengths[position] >= n - 1) & (max_context[position] >= n - 1))
     for i in range(min(PREFETCHED_NGRAMS, np.int64(num_candidates))):
-        prefetch(buckets, np.int64(home_buckets[np.uint64(i)]))
+        prefetch(table.buckets, np.int64(home_buckets[np.uint64(i)]))
     return np.int64(num_candidates)
 
 
 @inline_kernel
-def _match_ngrams(
-    n,
-    num_candidates,
-    buckets,
-    offsets,
-    max_probe,
-    hashes,
-    backoffs,
-    match_lengths,
-    ids,
-    scores,
-    max_context,
-    pending,
-    home_buckets,
-):
-    """Look up the candidate n-grams of n tokens; returns how many are present."""
-    num_selected = _select_candidates(
-        n, num_candidates, buckets, offsets, hashes, match_lengths, ids, max_context, pending, home_buckets
-    )
-    count = np.uint64(0)
-    last = np.uint64(max_probe[n]) * EIGHT
-    for i in range(num_selected):
-        if i + PREFETCHED_NGRAMS < num_selected:
-            prefetch(buckets, np.int64(home_buckets[np.uint64(i + PREFETCHED_NGRAMS)]))
+def _match_ngrams(n, num_pending, table, buffers):
+    """Look up the n-grams of n tokens that extend pending ones; returns how many are present."""
+    hashes, backoffs, match_lengths, _, scores, _, pending, home_buckets = buffers
+    num_candidates, count = _select_candidates(n, num_pending, table, buffers), np.uint64(0)
+    max_offset = np.uint64(table.max_probe[n]) * EIGHT
+    for i in range(num_candidates):
+        if i + PREFETCHED_NGRAMS < num_candidates:
+            prefetch(table.buckets, np.int64(home_buckets[np.uint64(i + PREFETCHED_NGRAMS)]))
         position, home = pending[np.uint64(i)], home_buckets[np.uint64(i)]
-        is_match, log_prob, backoff = find_entry(buckets, home, hashes[n, position + ONE], home + last)
+        is_match, log_prob, backoff = find_entry(table.buckets, home, hashes[n, position + ONE], home + max_offset)
         scores[position] = np.float64(log_prob) if is_match else scores[position]
         backoffs[n, position + ONE] = backoff
         match_lengths[position + ONE] += np.int32(is_match)
@@ -178,29 +138,15 @@ def _match_ngrams(
 
 
 @inline_kernel
-def _match_highest_order_ngrams(
-    n,
-    num_candidates,
-    buckets,
-    offsets,
-    max_probe,
-    hashes,
-    match_lengths,
-    ids,
-    scores,
-    max_context,
-    pending,
-    home_buckets,
-):
+def _match_highest_order_ngrams(n, num_pending, table, buffers):
     """`_match_ngrams` for the highest order, which has no back-off weights."""
-    num_selected = _select_candidates(
-        n, num_candidates, buckets, offsets, hashes, match_lengths, ids, max_context, pending, home_buckets
-    )
-    last = np.uint64(max_probe[n]) * EIGHT
-    for i in range(num_selected):
-        if i + PREFETCHED_NGRAMS < num_selected:
-            prefetch(buckets, np.int64(home_buckets[np.uint64(i + PREFETCHED_NGRAMS)]))
+    hashes, _, match_lengths, _, scores, _, pending, home_buckets = buffers
+    num_candidates = _select_candidates(n, num_pending, table, buffers)
+    max_offset = np.uint64(table.max_probe[n]) * EIGHT
+    for i in range(num_candidates):
+        if i + PREFETCHED_NGRAMS < num_candidates:
+            prefetch(table.buckets, np.int64(home_buckets[np.uint64(i + PREFETCHED_NGRAMS)]))
         position, home = pending[np.uint64(i)], home_buckets[np.uint64(i)]
-        is_match, log_prob = find_highest_order_entry(buckets, home, hashes[n, position + ONE], home + last)
+        is_match, log_prob = find_highest_order_entry(table.buckets, home, hashes[n, position + ONE], home + max_offset)
         scores[position] = np.float64(log_prob) if is_match else scores[position]
         match_lengths[position + ONE] += np.int32(is_match)

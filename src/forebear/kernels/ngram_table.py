@@ -16,12 +16,7 @@ import numpy as np
 
 from forebear.kernels.intrinsics import bits_as_float, prefetch
 from forebear.kernels.jit import inline_kernel
-from forebear.kernels.ngram_layout import (
-    HIGHEST_ORDER_NGRAMS_PER_BUCKET,
-    NGRAMS_PER_BUCKET,
-    SPARE_BUCKETS,
-    VALUES_PER_BUCKET,
-)
+from forebear.kernels.ngram_layout import BUCKET_SIZE, HIGHEST_ORDER_PER_BUCKET, NGRAMS_PER_BUCKET, SPARE_BUCKETS
 
 HASH_MULTIPLIER, TOKEN_MULTIPLIER = np.uint64(0x9E37_79B9_7F4A_7C15), np.uint64(0xBF58_476D_1CE4_E5B9)
 SHIFT_32, MASK_32 = np.uint64(32), np.uint64(0xFFFF_FFFF)
@@ -76,7 +71,7 @@ def fill_table_kernel(buckets, fill_counts, begin, num_buckets, hashes, log_bits
     Returns the maximum probe distance in buckets; -1: a collision, or no space. Collisions within a bucket are found by
     `has_duplicates_kernel`.
     """
-    entries_per_bucket = HIGHEST_ORDER_NGRAMS_PER_BUCKET if is_highest_order else NGRAMS_PER_BUCKET
+    entries_per_bucket = HIGHEST_ORDER_PER_BUCKET if is_highest_order else NGRAMS_PER_BUCKET
     max_probe = np.int64(0)
     flat_buckets = buckets.reshape(-1)
     candidate_ids, home_buckets, first = np.empty(NGRAMS_PER_BLOCK, np.int64), np.empty(NGRAMS_PER_BLOCK, np.int64), 0
@@ -89,7 +84,7 @@ def fill_table_kernel(buckets, fill_counts, begin, num_buckets, hashes, log_bits
         first = last
         for candidate in range(num_candidates):
             if candidate + PREFETCHED_BUCKETS < num_candidates:
-                prefetch(flat_buckets, home_buckets[candidate + PREFETCHED_BUCKETS] * VALUES_PER_BUCKET)
+                prefetch(flat_buckets, home_buckets[candidate + PREFETCHED_BUCKETS] * BUCKET_SIZE)
             i, bucket = candidate_ids[candidate], home_buckets[candidate]
             ngram_hash = hashes[i]
             while fill_counts[bucket] == entries_per_bucket:
@@ -104,13 +99,11 @@ def fill_table_kernel(buckets, fill_counts, begin, num_buckets, hashes, log_bits
             fill_counts[bucket] = slot + 1
             buckets[bucket, slot] = ngram_hash
             if is_highest_order:
-                buckets[bucket, HIGHEST_ORDER_NGRAMS_PER_BUCKET + slot // 2] |= np.uint64(log_bits[i]) << (
-                    SHIFT_32 * np.uint64(slot % 2)
-                )
+                shifted_bits = np.uint64(log_bits[i]) << (SHIFT_32 * np.uint64(slot % 2))
+                buckets[bucket, HIGHEST_ORDER_PER_BUCKET + slot // 2] |= shifted_bits
             else:
-                buckets[bucket, NGRAMS_PER_BUCKET + slot] = (
-                    np.uint64(log_bits[i]) | np.uint64(backoff_bits[i]) << SHIFT_32
-                )
+                values = np.uint64(log_bits[i]) | np.uint64(backoff_bits[i]) << SHIFT_32
+                buckets[bucket, NGRAMS_PER_BUCKET + slot] = values
             max_probe = max(max_probe, bucket - home_buckets[candidate])
     return max_probe
 
@@ -128,14 +121,14 @@ def has_duplicates_kernel(buckets, fill_counts):
 def checksum_kernel(buckets, sums):
     """Update the column checksums, which depend on every bit and on the order of buckets."""
     for bucket in range(len(buckets)):
-        for column in range(VALUES_PER_BUCKET):
+        for column in range(BUCKET_SIZE):
             mixed = (sums[column] ^ buckets[bucket, column]) * HASH_MULTIPLIER
             sums[column] = mixed ^ (mixed >> SHIFT_32)
 
 
 @inline_kernel
 def find_entry(buckets, home, ngram_hash, last):
-    """Whether an n-gram below the highest order is present; its log-probability and back-off weight (undefined if absent)."""
+    """Whether an n-gram below the highest order is present, its log-probability, and its back-off weight."""
     offset = home
     while True:
         first, two, three, four = buckets[offset], buckets[offset + ONE], buckets[offset + TWO], buckets[offset + THREE]
@@ -144,18 +137,9 @@ def find_entry(buckets, home, ngram_hash, last):
         if (not is_match) & ((first & OVERFLOW_FLAG) != 0) & (offset != last):
             offset += EIGHT
             continue
-        value_offset = (
-            offset
-            + np.uint64(NGRAMS_PER_BUCKET)
-            + np.uint64(second)
-            + TWO * np.uint64(third)
-            + THREE * np.uint64(fourth)
-        )
-        return (
-            is_match,
-            bits_as_float(np.uint32(buckets[value_offset] & MASK_32)),
-            bits_as_float(np.uint32(buckets[value_offset] >> SHIFT_32)),
-        )
+        slot = np.uint64(second) + TWO * np.uint64(third) + THREE * np.uint64(fourth)  # 0 if absent
+        values = buckets[offset + np.uint64(NGRAMS_PER_BUCKET) + slot]
+        return is_match, bits_as_float(np.uint32(values & MASK_32)), bits_as_float(np.uint32(values >> SHIFT_32))
 
 
 @inline_kernel
@@ -164,38 +148,35 @@ def find_highest_order_entry(buckets, home, ngram_hash, last):
     offset = home
     while True:
         first, two, three, four = buckets[offset], buckets[offset + ONE], buckets[offset + TWO], buckets[offset + THREE]
-        second = two == ngram_hash
-        third = three == ngram_hash
-        fourth = four == ngram_hash
+        second, third, fourth = two == ngram_hash, three == ngram_hash, four == ngram_hash
         fifth = buckets[offset + FOUR] == ngram_hash
         is_match = ((first & HASH_MASK) == ngram_hash) | second | third | fourth | fifth
         if (not is_match) & ((first & OVERFLOW_FLAG) != 0) & (offset != last):
             offset += EIGHT
             continue
-        pair = buckets[
-            offset + np.uint64(HIGHEST_ORDER_NGRAMS_PER_BUCKET) + np.uint64(third | fourth) + TWO * np.uint64(fifth)
-        ]
+        pair_index = np.uint64(third | fourth) + TWO * np.uint64(fifth)
+        pair = buckets[offset + np.uint64(HIGHEST_ORDER_PER_BUCKET) + pair_index]
         return is_match, bits_as_float(np.uint32((pair >> (SHIFT_32 * np.uint64(second | fourth))) & MASK_32))
 
 
 @inline_kernel
-def _lookup_entry(ngram_hash, n, order, buckets, offsets, max_probe):
+def _lookup_entry(ngram_hash, n, order, table):
     """Log-probability and back-off weight of an n-gram of n tokens; NaN if it is absent."""
-    home = (np.uint64(offsets[n]) + home_bucket(ngram_hash, offsets[n + 1] - offsets[n])) * EIGHT
-    nan = np.float32(np.nan)
-    last = home + np.uint64(max_probe[n]) * EIGHT
+    first_bucket, num_buckets = np.uint64(table.offsets[n]), table.offsets[n + 1] - table.offsets[n]
+    home, nan = (first_bucket + home_bucket(ngram_hash, num_buckets)) * EIGHT, np.float32(np.nan)
+    last = home + np.uint64(table.max_probe[n]) * EIGHT
     if n < order:
-        is_match, log_prob, backoff = find_entry(buckets, home, ngram_hash, last)
+        is_match, log_prob, backoff = find_entry(table.buckets, home, ngram_hash, last)
     else:
-        is_match, log_prob = find_highest_order_entry(buckets, home, ngram_hash, last)
+        is_match, log_prob = find_highest_order_entry(table.buckets, home, ngram_hash, last)
         backoff = nan
     return (log_prob, backoff) if is_match else (nan, nan)
 
 
-def lookup_log_probs_kernel(context_hash, tokens, n, order, buckets, offsets, max_probe, log_probs):
+def lookup_log_probs_kernel(context_hash, tokens, n, order, table, log_probs):
     """log P of these tokens after one context of n - 1 tokens; NaN for n-grams that are absent."""
     for i in range(len(tokens)):
-        log_probs[i] = _lookup_entry(extend_hash(context_hash, tokens[i]), n, order, buckets, offsets, max_probe)[0]
+        log_probs[i] = _lookup_entry(extend_hash(context_hash, tokens[i]), n, order, table)[0]
 
 
 def hash_ngram_kernel(tokens, salt):
@@ -206,6 +187,6 @@ def hash_ngram_kernel(tokens, salt):
     return ngram_hash
 
 
-def backoff_weight_kernel(ngram_hash, n, order, buckets, offsets, max_probe):
+def backoff_weight_kernel(ngram_hash, n, order, table):
     """Back-off weight of one n-gram of n tokens; NaN if it is absent."""
-    return _lookup_entry(ngram_hash, n, order, buckets, offsets, max_probe)[1]
+    return _lookup_entry(ngram_hash, n, order, table)[1]

@@ -87,7 +87,7 @@ class HMMParameters:
     def _run(
         self, kernel: Callable[..., np.ndarray], rows: Sequence[np.ndarray], *, use_logs: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Run a kernel on slices of the rows; returns its results and the number of tokens per row, without the first."""
+        """Run a kernel on slices of the rows; returns its results and the number of tokens after the first per row."""
         tokens, lengths, *tables = *self._flatten_rows(rows), self.transitions, self.emissions
         if use_logs:
             with np.errstate(divide="ignore"):

@@ -305,7 +305,7 @@ class _TaggerProbabilities:
         return np.log(np.maximum(self.states.emissions[:, :-1], MIN_PROB))
 
     def unknown_log_emissions(self, words: Sequence[str]) -> np.ndarray:
-        """(n, K) log P(word given tag) of words outside the vocabulary; each gets the total probability of all of them."""
+        """(n, K) log P(word given tag) of OOV words; each gets the total probability of all of them."""
         return np.log(np.maximum(self._unknown_prob * self._suffix_model.tag_probs(words) / self._tag_probs, MIN_PROB))
 
 

@@ -259,7 +259,7 @@ def _distinct(keys: np.ndarray) -> np.ndarray:
 
 
 def _shared_fractions(sums: np.ndarray, rows: TokenRows) -> np.ndarray:
-    """(B, features) overlap ratios, from the weight sums over the n-grams of the first text only, the second only, and both."""
+    """(B, features) overlap ratios, from weight sums of n-grams of the first text only, the second only, and both."""
     first, second, both = sums[:, 0:-1:3], sums[:, 1:-1:3], sums[:, 2:-1:3]
     fractions = np.empty_like(sums)
     for column, total in enumerate((first + second + both, first + both, second + both)):

@@ -138,7 +138,7 @@ def test_stored_hash_table_opens_with_equal_scores(tmp_path: Path):
     stamp_store(file, "a" * 64)
     opened = NgramStore.open(file, "a" * 64)
     assert np.array_equal(opened.score(tokens, lengths, END), expected)
-    assert opened.about["tokens"] == model.describe()["tokens"]
+    assert opened.metadata["tokens"] == model.describe()["tokens"]
     copy = NgramModel(order=4, vocab_size=VOCABULARY, eos_id=END, excluded_ids=[2])
     copy.use_store(opened, model.arrays)
     assert np.array_equal(copy.next_log_probs([rows[0][:3]]), model.next_log_probs([rows[0][:3]]))
@@ -251,11 +251,11 @@ def test_array_pool_releases_only_its_own_arrays(tmp_path: Path):
 
 def test_duplicate_ngram_hashes_are_detected():
     from forebear.kernels.jit import compile_kernel
-    from forebear.kernels.ngram_layout import NGRAMS_PER_BUCKET, SPARE_BUCKETS, VALUES_PER_BUCKET
+    from forebear.kernels.ngram_layout import BUCKET_SIZE, NGRAMS_PER_BUCKET, SPARE_BUCKETS
     from forebear.kernels.ngram_table import fill_table_kernel, has_duplicates_kernel
 
     def fill_table(hashes: list[int]) -> tuple[int, bool]:
-        lines, used = np.zeros((1 + SPARE_BUCKETS, VALUES_PER_BUCKET), np.uint64), np.zeros(1 + SPARE_BUCKETS, np.uint8)
+        lines, used = np.zeros((1 + SPARE_BUCKETS, BUCKET_SIZE), np.uint64), np.zeros(1 + SPARE_BUCKETS, np.uint8)
         columns = np.array(hashes, np.uint64), *np.zeros((2, len(hashes)), np.uint32)
         farthest_line = compile_kernel(fill_table_kernel)(lines, used, 0, 1 + SPARE_BUCKETS, *columns, False)
         return farthest_line, compile_kernel(has_duplicates_kernel)(lines, used)

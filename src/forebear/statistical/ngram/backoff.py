@@ -146,7 +146,7 @@ class BackoffTable:
         )
 
     def to_arpa(self, is_listed: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
-        """The n-grams (size, n), log-probabilities and back-off weights of the listed (V,) unigrams and all longer n-grams."""
+        """N-grams (size, n), log-probabilities and back-off weights of listed (V,) unigrams and all longer n-grams."""
         if self.uniform_log_probs is not None and self.ngrams.order > 1:
             raise InputError(
                 "adding to each count gives no back-off model, and files of n-grams can hold no other",

@@ -118,7 +118,7 @@ def write_rows(
 
 
 def count_ngrams(text: np.ndarray, *, vocab_size: int, order: int, threads: int = 1) -> NgramCounts:
-    """Count the n-grams of a text of rows and separators, which is consumed; the first token of a row is only context."""
+    """Count the n-grams of rows and separators, which are consumed; the first token of a row is only context."""
     from forebear.kernels.ngram_counts import ROW_SEPARATOR, ngram_levels, ngram_levels_reference, unigram_counts_kernel
 
     if len(text) * order > MIN_COMPILED_NGRAMS:

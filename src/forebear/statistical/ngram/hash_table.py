@@ -18,10 +18,11 @@ from forebear.data.io.atomic import atomic_write
 from forebear.errors import ForebearError
 from forebear.kernels.jit import compile_kernel
 from forebear.kernels.ngram_layout import (
-    HIGHEST_ORDER_NGRAMS_PER_BUCKET,
+    BUCKET_SIZE,
+    HIGHEST_ORDER_PER_BUCKET,
     NGRAMS_PER_BUCKET,
     SPARE_BUCKETS,
-    VALUES_PER_BUCKET,
+    NgramTable,
 )
 from forebear.statistical.array_pool import UNBOUNDED_POOL, ArrayPool
 from forebear.statistical.ngram.backoff import PROBABILITY_TOLERANCE
@@ -51,7 +52,7 @@ class StoreChecksum:
     """Checksum of a table, updated part by part."""
 
     def __init__(self) -> None:
-        self._sums = np.zeros(VALUES_PER_BUCKET, np.uint64)
+        self._sums = np.zeros(BUCKET_SIZE, np.uint64)
 
     def add(self, buckets: np.ndarray) -> None:
         from forebear.kernels.ngram_table import checksum_kernel
@@ -75,9 +76,7 @@ class NgramStoreBuilder:
 
     def __init__(self, ngrams: NgramIndex, uniform_log_probs: np.ndarray | None, salt: int, pool: ArrayPool) -> None:
         self.ngrams, self.salt, self.pool = ngrams, salt, pool
-        self.uniform_log_probs = (
-            np.zeros(0, np.float32) if uniform_log_probs is None else uniform_log_probs.astype(np.float32)
-        )
+        self.uniform_log_probs = np.asarray(() if uniform_log_probs is None else uniform_log_probs, np.float32)
         self.sizes = [ngrams.count(n) for n in range(1, ngrams.order + 1)]
         self.offsets, self.max_probe = np.zeros(ngrams.order + 2, np.int64), np.zeros(ngrams.order + 1, np.int64)
         self.offsets[3:] = np.cumsum([self._num_buckets(n) for n in range(2, ngrams.order + 1)])
@@ -85,12 +84,12 @@ class NgramStoreBuilder:
 
     def _num_buckets(self, n: int) -> int:
         """Lines for the n-grams of n tokens."""
-        ngrams_per_bucket = NGRAMS_PER_BUCKET if n < self.ngrams.order else HIGHEST_ORDER_NGRAMS_PER_BUCKET
+        ngrams_per_bucket = NGRAMS_PER_BUCKET if n < self.ngrams.order else HIGHEST_ORDER_PER_BUCKET
         return int(self.sizes[n - 1] / (FILL_FACTOR * ngrams_per_bucket)) + 1 + SPARE_BUCKETS
 
     def build_in_memory(self, levels: LogProbLevels) -> np.ndarray:
         """Build all buckets."""
-        buckets, first_bucket = self.pool.zeros((int(self.offsets[-1]), VALUES_PER_BUCKET), np.uint64), 0
+        buckets, first_bucket = self.pool.zeros((int(self.offsets[-1]), BUCKET_SIZE), np.uint64), 0
         for part in self._parts(levels):
             buckets[first_bucket : first_bucket + len(part)] = part
             first_bucket += len(part)
@@ -100,7 +99,7 @@ class NgramStoreBuilder:
         """Write a safetensors file; sizes are known in advance, so each part is written when it is built."""
         first_level = next(levels)  # the metadata is complete only after the first level
         shapes = {
-            "lines": ("U64", (int(self.offsets[-1]), VALUES_PER_BUCKET)),
+            "lines": ("U64", (int(self.offsets[-1]), BUCKET_SIZE)),
             "single": ("F32", self.unigrams.shape),
             "begins": ("I64", self.offsets.shape),
             "far": ("I64", self.max_probe.shape),
@@ -130,9 +129,7 @@ class NgramStoreBuilder:
                 self.unigrams[:, 1] = level.backoffs
             elif n > 2:
                 hashes = self._hash_level(n - 1, hashes)
-                yield from self._fill_parts(
-                    n - 1, lambda level_hashes=hashes: [(0, level_hashes)], logs, level.backoffs
-                )
+                yield from self._fill_parts(n - 1, lambda chunk=hashes: [(0, chunk)], logs, level.backoffs)
             logs = level.log_probs
             del level  # frees its back-off weights while the next level is computed
             if n == 1:
@@ -175,9 +172,8 @@ class NgramStoreBuilder:
         num_home_buckets = num_buckets - SPARE_BUCKETS  # buckets that an n-gram can hash to
         parts = MAX_PARTS if n < self.ngrams.order else MAX_HIGHEST_ORDER_PARTS
         buckets_per_part = max(MIN_PART_BUCKETS, SPARE_BUCKETS, -(-num_home_buckets // parts))
-        buckets = self.pool.zeros(
-            (min(buckets_per_part, num_home_buckets) + SPARE_BUCKETS, VALUES_PER_BUCKET), np.uint64
-        )
+        max_buckets = min(buckets_per_part, num_home_buckets) + SPARE_BUCKETS
+        buckets = self.pool.zeros((max_buckets, BUCKET_SIZE), np.uint64)
         fill_counts = np.zeros(len(buckets), np.uint8)
         for begin in range(0, num_home_buckets, buckets_per_part):
             part_buckets = min(buckets_per_part, num_home_buckets - begin)
@@ -194,11 +190,8 @@ class NgramStoreBuilder:
             if compile_kernel(has_duplicates_kernel)(*part_arrays):
                 raise HashCollision
             yield buckets[:part_buckets]
-            for array in (buckets, fill_counts):
-                array[:SPARE_BUCKETS], array[SPARE_BUCKETS:] = (
-                    array[part_buckets : part_buckets + SPARE_BUCKETS].copy(),
-                    0,
-                )
+            for array, part in zip((buckets, fill_counts), part_arrays, strict=True):
+                array[:SPARE_BUCKETS], array[SPARE_BUCKETS:] = part[part_buckets:].copy(), 0
         yield buckets[:SPARE_BUCKETS]
         self.pool.release(logs, backoffs, buckets)
 
@@ -237,8 +230,8 @@ class NgramStore:
         return len(self.sizes)
 
     @property
-    def _table_arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return self.buckets.reshape(-1), self.offsets, self.max_probe
+    def _table(self) -> NgramTable:
+        return NgramTable(self.buckets.reshape(-1), self.offsets, self.max_probe)
 
     def score(
         self, tokens: np.ndarray, lengths: np.ndarray, eos_id: int, match_lengths: np.ndarray | None = None
@@ -249,10 +242,11 @@ class NgramStore:
         log_probs = np.empty(len(tokens))
         out_match_lengths = np.zeros(0, np.uint8) if match_lengths is None else match_lengths
         tokens, lengths = np.ascontiguousarray(tokens, np.int32), np.ascontiguousarray(lengths, np.int64)
-        arrays = self.unigrams, *self._table_arrays, self.uniform_log_probs, log_probs, out_match_lengths
-        buffers = ngram_score.scoring_buffers(self.order)
+        arrays = self.unigrams, self._table, self.uniform_log_probs, log_probs, out_match_lengths
         kernel = compile_kernel(ngram_score.score_ngrams_kernel, allocates=False, inlined_modules=(ngram_table,))
-        kernel(tokens, lengths, eos_id, self.order, np.uint64(self.salt), *arrays, *buffers)
+        kernel(
+            tokens, lengths, eos_id, self.order, np.uint64(self.salt), *arrays, ngram_score.scoring_buffers(self.order)
+        )
         if not (log_probs <= PROBABILITY_TOLERANCE).all():
             raise self._corrupt_error("holds what is no logarithm of a probability")
         return log_probs
@@ -273,11 +267,9 @@ class NgramStore:
             if n == 1:
                 log_probs += self.unigrams[tokens[0], 1]
             else:
-                log_probs += compile_kernel(kernels.backoff_weight_kernel)(
-                    context_hash, n, self.order, *self._table_arrays
-                )
+                log_probs += compile_kernel(kernels.backoff_weight_kernel)(context_hash, n, self.order, self._table)
             words = np.ascontiguousarray(ngrams.words[n - 1][ngrams.continuation_range(n, ngram_id)], np.int32)
-            listed_log_probs, args = np.empty(len(words)), (n + 1, self.order, *self._table_arrays)
+            listed_log_probs, args = np.empty(len(words)), (n + 1, self.order, self._table)
             compile_kernel(kernels.lookup_log_probs_kernel)(context_hash, words, *args, listed_log_probs)
             log_probs[words] = listed_log_probs
         if not (log_probs <= PROBABILITY_TOLERANCE).all():
@@ -291,7 +283,7 @@ class NgramStore:
         if n == 1:
             log_prob, backoff = self.unigrams[tokens[0]].tolist()
             return log_prob, backoff if self.order > 1 else 0.0
-        log_probs, args = np.empty(1), (n, self.order, *self._table_arrays)
+        log_probs, args = np.empty(1), (n, self.order, self._table)
         compile_kernel(kernels.lookup_log_probs_kernel)(self._hash(tokens[:-1]), tokens[-1:], *args, log_probs)
         if np.isnan(log_probs[0]):
             return None
@@ -325,15 +317,8 @@ class NgramStore:
                 builder = NgramStoreBuilder(ngrams, uniform_log_probs, salt, pool)
                 if file is None:
                     buckets = builder.build_in_memory(levels())
-                    arrays = (
-                        builder.unigrams,
-                        buckets,
-                        builder.offsets,
-                        builder.max_probe,
-                        builder.uniform_log_probs,
-                        builder.sizes,
-                    )
-                    return cls(*arrays, get_metadata(), salt)
+                    table = builder.unigrams, buckets, builder.offsets, builder.max_probe, builder.uniform_log_probs
+                    return cls(*table, builder.sizes, get_metadata(), salt)
                 with atomic_write(file) as stream:
                     builder.write(stream, levels(), get_metadata)
                 return cls.open(file)
@@ -347,8 +332,7 @@ class NgramStore:
         try:
             header, arrays = map_safetensors(file)
             info = json.loads(header["ngrams"])
-            tables = {name: arrays[key] for name, key in _ARRAY_KEYS.items()}
-            store = cls(**tables, sizes=info["sizes"], metadata=info["about"], salt=info["salt"], file=file)
+            store = cls(*(arrays[key] for key in _FILE_KEYS), info["sizes"], info["about"], info["salt"], file)
             is_valid = header["format"] == FORMAT and weights in (None, header["weights"]) and store._is_consistent()
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
             raise ForebearError("is no table of n-grams, or a damaged one", file=file, hint=REBUILD_HINT) from error
@@ -371,7 +355,7 @@ class NgramStore:
             order >= 1
             and self.unigrams.shape == (self.sizes[0], 2)
             and self.buckets.ndim == 2
-            and self.buckets.shape[1] == VALUES_PER_BUCKET
+            and self.buckets.shape[1] == BUCKET_SIZE
             and offsets.shape == (order + 2,)
             and max_probe.shape == (order + 1,)
             and int(offsets[0]) == 0
@@ -383,11 +367,4 @@ class NgramStore:
         )
 
 
-# keys in the file
-_ARRAY_KEYS = {
-    "buckets": "lines",
-    "unigrams": "single",
-    "offsets": "begins",
-    "max_probe": "far",
-    "uniform_log_probs": "even",
-}
+_FILE_KEYS = ("single", "lines", "begins", "far", "even")  # arrays of the file, in the order of the fields

@@ -183,7 +183,7 @@ class NgramIndex:
 
     @classmethod
     def from_rows(cls, ngrams: Sequence[np.ndarray], vocab_size: int) -> tuple[NgramIndex, list[np.ndarray]]:
-        """From n-grams (size, n) for n = 2, 3, …, whose prefixes must be among them; also returns the id of each n-gram."""
+        """From n-grams (size, n) for n = 2, 3, …, whose prefixes must be included; also returns their ids."""
         index = cls(vocab_size, (), ())
         ids_by_length: list[np.ndarray] = []
         level: list[np.ndarray] = []

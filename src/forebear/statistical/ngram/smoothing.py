@@ -195,8 +195,8 @@ def kneser_ney(
 ) -> LogProbLevels:
     """Interpolated modified Kneser–Ney, as in KenLM; fills the list of discounts.
 
-    P(w|context) = (a(context w) - D) / Σ a(context ·) + backoff(context) · P(w|shorter context), with adjusted counts a,
-    down to the uniform distribution over all predictable tokens. Pruned counts go to the back-off mass.
+    P(w|context) = (a(context w) - D) / Σ a(context ·) + backoff(context) · P(w|shorter context), down to the uniform
+    distribution over all predictable tokens. a is the adjusted count. Pruned counts go to the back-off mass.
     """
     suffixes = counts.take_suffixes() or counts.ngrams.suffixes(pool)
     adjusted_counts = _adjusted_counts(counts, suffixes, eos_id, pool)
