@@ -20,11 +20,13 @@ WITH_SUBWORDS = {"subwords": Subwords(buckets=50)}
 
 
 def initialized_model(
-    tokens: Sequence[int] | np.ndarray, vocabulary: int = 0, never: Sequence[int] = (), **changes: Any
+    tokens: Sequence[int] | np.ndarray, vocab_size: int = 0, excluded_ids: Sequence[int] = (), **changes: Any
 ):
-    size = vocabulary or int(np.max(tokens)) + 1
+    size = vocab_size or int(np.max(tokens)) + 1
     settings = {"width": 8, "window": 3, "architecture": "skipgram", "output": "negatives", "sample": 0.0} | changes
-    model = Word2VecModel(vocab_size=size, excluded_ids=never, words=[f"w{word}" for word in range(size)], **settings)
+    model = Word2VecModel(
+        vocab_size=size, excluded_ids=excluded_ids, words=[f"w{word}" for word in range(size)], **settings
+    )
     model.prepass(np.bincount(tokens, minlength=size))
     model.initialize(1)
     return model

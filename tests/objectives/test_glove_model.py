@@ -31,8 +31,8 @@ def batches() -> list[Batch]:
         return [objective.batch(source, 8000, BatchKey(0, step)) for step in range(4 * objective.steps(source, 8000))]
 
 
-def model(width: int = 10, seed: int = 0, never: tuple[int, ...] = (0,)) -> GloveModel:
-    glove_model = GloveModel(vocab_size=WORDS, excluded_ids=never, width=width)
+def model(width: int = 10, seed: int = 0, excluded_ids: tuple[int, ...] = (0,)) -> GloveModel:
+    glove_model = GloveModel(vocab_size=WORDS, excluded_ids=excluded_ids, width=width)
     glove_model.initialize(seed)
     return glove_model
 

@@ -38,7 +38,7 @@ def test_baum_welch_counts_are_expectations_over_all_paths(rows: list[list[int]]
         total = sum(p for _, p in state_paths(parameters, row_with_ends))
         loss -= math.log(total)
         for path, p in state_paths(parameters, row_with_ends):
-            for from_state, to_state in zip([parameters.border, *path], path, strict=False):
+            for from_state, to_state in zip([parameters.boundary_state, *path], path, strict=False):
                 transitions[from_state, to_state] += p / total
             for token, state in zip(row_with_ends[1:], path, strict=True):
                 emissions[token, state] += p / total

@@ -88,8 +88,8 @@ def score_ngrams_kernel(
         else:
             for n in range(1, order):
                 for position in range(block_size):
-                    max_length = min(max_context[position], match_lengths[position])
-                    is_used = (n >= match_lengths[position + 1]) & (n <= max_length)
+                    has_backoff = (n <= max_context[position]) & (n <= match_lengths[position])
+                    is_used = has_backoff & (n >= match_lengths[position + 1])
                     scores[position] += backoffs[n, position] if is_used else 0.0
         for position in range(block_size):
             log_probs[begin + position] = scores[position]
