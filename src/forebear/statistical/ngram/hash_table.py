@@ -332,7 +332,8 @@ class NgramStore:
         try:
             header, arrays = map_safetensors(file)
             info = json.loads(header["ngrams"])
-            store = cls(*(arrays[key] for key in _FILE_KEYS), info["sizes"], info["about"], info["salt"], file)
+            tables = (arrays[key] for key in _FILE_KEYS)
+            store = cls(*tables, sizes=info["sizes"], metadata=info["about"], salt=info["salt"], file=file)
             is_valid = header["format"] == FORMAT and weights in (None, header["weights"]) and store._is_consistent()
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
             raise ForebearError("is no table of n-grams, or a damaged one", file=file, hint=REBUILD_HINT) from error
