@@ -49,7 +49,7 @@ class Text:
 
 
 def ours(text: Text, states: int) -> HMMModel:
-    model = HMMModel(states=states, vocabulary=text.vocabulary, end=END, smoothing=0.0)
+    model = HMMModel(states=states, vocab_size=text.vocabulary, eos_id=END, smoothing=0.0)
     model.prepass(np.bincount(text.targets, minlength=text.vocabulary))
     model.initialize(0)
     arrays = model.arrays()

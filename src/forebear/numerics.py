@@ -1,4 +1,4 @@
-"""Numerical functions on NumPy arrays that several rooms share: softmax, log-sum-exp, ranks, correlations, unit rows.
+"""Numerical functions shared by several packages: softmax, log-sum-exp, ranks, correlations, checks of saved arrays.
 
 scipy has most of them, but importing `scipy.stats` takes 0.6 s.
 """
@@ -13,7 +13,7 @@ from forebear.errors import ForebearError, InputError
 
 
 def softmax(scores: np.ndarray, axis: int = -1) -> np.ndarray:
-    """Probabilities proportional to exp(scores) along an axis; no score is too large for it."""
+    """Probabilities proportional to exp(scores) along an axis, without overflow."""
     weights = np.exp(scores - scores.max(axis=axis, keepdims=True))
     return weights / weights.sum(axis=axis, keepdims=True)
 
@@ -43,7 +43,7 @@ def unit_rows(matrix: np.ndarray, min_norm: float = 1e-12) -> np.ndarray:
 
 
 def mean_cosine(vector_sum: np.ndarray, count: int) -> float | None:
-    """Mean cosine of two different vectors, from the sum of `count` unit vectors; None for fewer than two."""
+    """Mean pairwise cosine similarity of `count` unit vectors, from their sum; None for fewer than two."""
     return float(((vector_sum**2).sum() - count) / (count * (count - 1))) if count > 1 else None
 
 
@@ -57,7 +57,7 @@ def ranks(values: np.ndarray) -> np.ndarray:
 
 
 def require_names(owner: str, actual: Iterable[str], expected: Iterable[str], hint: str = "") -> None:
-    """A ForebearError unless the saved state of a model has exactly the expected arrays."""
+    """Raise ForebearError unless the saved state of a model has exactly the expected arrays."""
     missing, extra = set(expected) - set(actual), set(actual) - set(expected)
     if missing or extra:
         problem = f"lacks {sorted(missing)}" if missing else f"has, but should not, {sorted(extra)}"
@@ -65,18 +65,18 @@ def require_names(owner: str, actual: Iterable[str], expected: Iterable[str], hi
 
 
 def require_state(owner: str, arrays: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> None:
-    """A ForebearError that names the array, unless all have the names, types and shapes of the expected ones."""
+    """Raise ForebearError unless the arrays have the names, types and shapes of the expected ones."""
     require_names(f"a {owner}", arrays, expected)
     for name, array in expected.items():
         if arrays[name].shape != array.shape or arrays[name].dtype != array.dtype:
-            actual, wanted = (f"{value.dtype} {list(value.shape)}" for value in (arrays[name], array))
-            raise ForebearError(f"the array {name!r} of a {owner} is {actual} instead of {wanted}")
+            actual, required = (f"{value.dtype} {list(value.shape)}" for value in (arrays[name], array))
+            raise ForebearError(f"the array {name!r} of a {owner} is {actual} instead of {required}")
 
 
 def require_finite(
     owner: str, arrays: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]], hint: str = ""
 ) -> None:
-    """A ForebearError that names the array, unless all named in `shapes` are finite float32 arrays of that shape."""
+    """Raise ForebearError unless the arrays named in `shapes` are finite float32 arrays of that shape."""
     for name, shape in shapes.items():
         array = arrays[name]
         if array.dtype != np.float32 or array.shape != shape or not np.isfinite(array).all():
@@ -87,22 +87,22 @@ def require_finite(
 # --- Correlations ---
 
 
-def pearson(true: np.ndarray, predicted: np.ndarray) -> float:
+def pearson(x: np.ndarray, y: np.ndarray) -> float:
     """Pearson correlation of two series; 0 if either is constant.
 
     Raises:
         InputError: The series are empty, differ in shape, or contain NaN or infinity.
     """
-    true, predicted = finite_series(true, predicted)
-    if is_constant(true) or is_constant(predicted):  # the mean of equal numbers may differ from them by rounding
+    x, y = finite_series(x, y)
+    if is_constant(x) or is_constant(y):  # the mean of equal numbers may differ from them by rounding
         return 0.0
-    return float(np.clip(_unit_deviations(true) @ _unit_deviations(predicted), -1.0, 1.0))
+    return float(np.clip(_unit_deviations(x) @ _unit_deviations(y), -1.0, 1.0))
 
 
-def spearman(true: np.ndarray, predicted: np.ndarray) -> float:
+def spearman(x: np.ndarray, y: np.ndarray) -> float:
     """Spearman rank correlation of two series; 0 if either is constant. Raises InputError as `pearson` does."""
-    true, predicted = finite_series(true, predicted)
-    return pearson(ranks(true), ranks(predicted))
+    x, y = finite_series(x, y)
+    return pearson(ranks(x), ranks(y))
 
 
 def is_constant(values: np.ndarray) -> bool:
@@ -110,31 +110,31 @@ def is_constant(values: np.ndarray) -> bool:
     return bool(values.min() == values.max())
 
 
-def finite_series(true: np.ndarray, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Two series as float64, after checking that they have one length, are not empty, and are finite."""
-    true, predicted = np.asarray(true, np.float64), np.asarray(predicted, np.float64)
-    require_same_length(true, predicted)
-    if not (np.isfinite(true).all() and np.isfinite(predicted).all()):
+def finite_series(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Convert two series to float64; raise InputError unless they are finite, not empty, and equally long."""
+    x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    require_same_length(x, y)
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise InputError("infinite, or no number at all, cannot be measured", hint="look for NaN in data and answers")
-    return true, predicted
+    return x, y
 
 
 def require_same_length(true: np.ndarray, predicted: np.ndarray) -> None:
-    """An InputError unless both are one-dimensional, of one length, and not empty."""
+    """Raise InputError unless both are one-dimensional, of one length, and not empty."""
     if true.ndim != 1 or true.shape != predicted.shape:
         raise InputError(f"{predicted.shape} answers to {true.shape} questions")
     require_examples(len(true))
 
 
 def require_examples(num_examples: int) -> None:
-    """An InputError if there is nothing to compute a metric on."""
+    """Raise InputError if there is nothing to compute a metric on."""
     if not num_examples:
         raise InputError("there are no examples to measure with", hint="give at least one")
 
 
 def _unit_deviations(values: np.ndarray) -> np.ndarray:
-    """Deviations from the mean, scaled to length 1; scaled before squaring to avoid overflow and underflow."""
-    values = np.ldexp(values, -np.frexp(np.abs(values).max())[1])  # a power of two is exact: distinct values stay so
+    """Deviations from the mean, scaled to unit length; scaled before squaring to avoid overflow and underflow."""
+    values = np.ldexp(values, -np.frexp(np.abs(values).max())[1])  # scaling by a power of two is exact
     deviations = values - values.mean()
     deviations /= np.abs(deviations).max()
     return deviations / np.sqrt(deviations @ deviations)

@@ -39,7 +39,7 @@ def test_onehot_run_has_orthogonal_vectors_and_counts(tmp_path: Path):
 
 
 def test_onehot_model_refuses_arrays_other_than_its_counts():
-    model = OnehotModel(vocabulary=4, never=[0])
+    model = OnehotModel(vocab_size=4, excluded_ids=[0])
     with pytest.raises(ForebearError, match="counts alone"):
         model.load({"counts": np.zeros(3, np.int64)})
     with pytest.raises(ForebearError, match="counts alone"):

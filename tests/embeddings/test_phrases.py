@@ -75,9 +75,9 @@ def test_phrases_are_learned_by_collocation_score_and_counts_are_preserved(tmp_p
 def phrase_model(text: list[list[int]], tokens: list[str], **joining: int) -> PhraseModel:
     def make(words: Sequence[str]) -> Word2VecModel:
         settings: dict[str, Any] = {"width": 2, "window": 1, "architecture": "skipgram", "output": "negatives"}
-        return Word2VecModel(vocabulary=len(words), never=[], **settings)
+        return Word2VecModel(vocab_size=len(words), excluded_ids=[], **settings)
 
-    model = PhraseModel(make, tokens=tokens, never=[], **joining)
+    model = PhraseModel(make, tokens=tokens, excluded_ids=[], **joining)
     model.prepass(subset_of([[row] for row in text]))
     return model
 

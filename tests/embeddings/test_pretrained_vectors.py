@@ -12,7 +12,7 @@ VECTORS = np.arange(6, dtype=np.float32).reshape(3, 2)
 
 
 def pretrained_vectors(**arrays: np.ndarray) -> PretrainedVectors:
-    vectors = PretrainedVectors(vocabulary=5, never={0, 3}, width=2)
+    vectors = PretrainedVectors(vocab_size=5, excluded_ids={0, 3}, width=2)
     vectors.set_vectors(VECTORS, **arrays)
     return vectors
 
@@ -30,7 +30,7 @@ def test_pretrained_vectors_skip_special_ids_and_form_a_word_table():
 
 @pytest.mark.parametrize("arrays", [{}, {"counts": np.array([5, 4, 3])}])
 def test_pretrained_vectors_round_trip_their_arrays(arrays: dict[str, np.ndarray]):
-    vectors, loaded = pretrained_vectors(**arrays), PretrainedVectors(vocabulary=5, never={0, 3}, width=2)
+    vectors, loaded = pretrained_vectors(**arrays), PretrainedVectors(vocab_size=5, excluded_ids={0, 3}, width=2)
     loaded.load(vectors.arrays())
     assert {name: array.tolist() for name, array in loaded.arrays().items()} == {
         name: array.tolist() for name, array in vectors.arrays().items()
@@ -55,10 +55,10 @@ def test_pretrained_vectors_refuse_missing_extra_or_misshaped_arrays(arrays: dic
 
 
 def test_pretrained_vectors_refuse_training_missing_vectors_and_zero_width():
-    empty = PretrainedVectors(vocabulary=5, never={0}, width=2)
+    empty = PretrainedVectors(vocab_size=5, excluded_ids={0}, width=2)
     with pytest.raises(ForebearError, match="not given its vectors yet"):
         empty.arrays()
     with pytest.raises(InputError, match="nothing to learn"):
         empty.prepass(None)
     with pytest.raises(InputError, match="width is 0"):
-        PretrainedVectors(vocabulary=5, never={0}, width=0)
+        PretrainedVectors(vocab_size=5, excluded_ids={0}, width=0)

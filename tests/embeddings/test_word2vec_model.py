@@ -20,11 +20,13 @@ WITH_SUBWORDS = {"subwords": Subwords(buckets=50)}
 
 
 def initialized_model(
-    tokens: Sequence[int] | np.ndarray, vocabulary: int = 0, never: Sequence[int] = (), **changes: Any
+    tokens: Sequence[int] | np.ndarray, vocab_size: int = 0, excluded_ids: Sequence[int] = (), **changes: Any
 ):
-    size = vocabulary or int(np.max(tokens)) + 1
+    size = vocab_size or int(np.max(tokens)) + 1
     settings = {"width": 8, "window": 3, "architecture": "skipgram", "output": "negatives", "sample": 0.0} | changes
-    model = Word2VecModel(vocabulary=size, never=never, words=[f"w{word}" for word in range(size)], **settings)
+    model = Word2VecModel(
+        vocab_size=size, excluded_ids=excluded_ids, words=[f"w{word}" for word in range(size)], **settings
+    )
     model.prepass(np.bincount(tokens, minlength=size))
     model.initialize(1)
     return model
@@ -71,12 +73,12 @@ def test_untrained_model_has_the_loss_of_zero_logits(kind: dict[str, Any]):
 def test_evaluation_sums_over_full_windows_in_double_precision(kind: dict[str, Any]):
     """Evaluation is repeatable; with hierarchical softmax it equals the reference loss."""
     tokens, lengths = np.array([2, 0, 1, 1, 3, 0, 4, 2], np.int32), np.array([5, 3])
-    model = initialized_model(tokens, never=[4], window=2, **kind)
+    model = initialized_model(tokens, excluded_ids=[4], window=2, **kind)
     train(model, tokens, 5)
     loss, num_pairs = model.evaluate(tokens, lengths)
     assert num_pairs == (14 + 2 if kind["architecture"] == "skipgram" else 5 + 2)
     assert model.evaluate(tokens, lengths) == (loss, num_pairs)
-    loaded = initialized_model(tokens, never=[4], window=2, **kind)
+    loaded = initialized_model(tokens, excluded_ids=[4], window=2, **kind)
     loaded.load(model.arrays())
     assert loaded.evaluate(tokens, lengths) == (loss, num_pairs)
     if kind["output"] == "tree":
@@ -155,19 +157,19 @@ def test_excluded_tokens_have_no_effect_on_training(kind: dict[str, Any]):
     with_special = np.insert(tokens, np.arange(0, 600, 7), 20).astype(np.int32)
     models = []
     for text in (tokens, with_special):
-        model = initialized_model(text, vocabulary=21, never=[20], sample=0.05, **kind)
+        model = initialized_model(text, vocab_size=21, excluded_ids=[20], sample=0.05, **kind)
         assert np.isfinite(train(model, text, 3)).all()
         models.append(model)
     plain, special = models
     assert np.array_equal(plain.matrix, special.matrix)
     assert plain.evaluate(tokens, np.array([600])) == special.evaluate(with_special, np.array([len(with_special)]))
-    untrained = initialized_model(with_special, vocabulary=21, never=[20], sample=0.05, **kind)
+    untrained = initialized_model(with_special, vocab_size=21, excluded_ids=[20], sample=0.05, **kind)
     assert np.array_equal(special.matrix[20], untrained.matrix[20])
 
 
 @pytest.mark.parametrize("kind", [*VARIANTS, WITH_SUBWORDS])
 def test_text_of_excluded_tokens_only_has_nan_loss(kind: dict[str, Any]):
-    model = initialized_model([0, 1, 0, 1], never=[0, 1], **kind)
+    model = initialized_model([0, 1, 0, 1], excluded_ids=[0, 1], **kind)
     assert np.isnan(train(model, np.array([0, 1, 0, 1], np.int32))).all()
     assert model.evaluate(np.array([0, 1]), np.array([2])) == (0.0, 0)
     assert np.isnan(model.train_batch(np.zeros(0, np.int32), np.zeros(0, np.int64), rate=1, moment=(0, 0)))
@@ -223,14 +225,16 @@ def test_subwords_compose_vectors_of_unknown_words():
     assert model.compose_vector("北京") is None  # shares no n-gram with a training word
     assert initialized_model(tokens).compose_vector("w77") is None
     with pytest.raises(ForebearError, match="words of all 20"):
-        Word2VecModel(vocabulary=20, never=[], width=2, window=2, architecture="cbow", output="tree", **WITH_SUBWORDS)
+        Word2VecModel(
+            vocab_size=20, excluded_ids=[], width=2, window=2, architecture="cbow", output="tree", **WITH_SUBWORDS
+        )
 
 
 def test_composed_vector_is_closest_to_words_with_shared_ngrams():
     words = ["walk", "walks", "walked", "tree", "trees", "blue", "red", "sky", "sea"]
     tokens = np.array([0, 1, 2, 0, 3, 4, 5, 6, 7, 8, 1, 0, 2] * 20, np.int32)
     settings: dict[str, Any] = {"width": 12, "window": 3, "architecture": "skipgram", "output": "negatives"}
-    model = Word2VecModel(vocabulary=9, never=[], subwords=Subwords(buckets=5000), words=words, **settings)
+    model = Word2VecModel(vocab_size=9, excluded_ids=[], subwords=Subwords(buckets=5000), words=words, **settings)
     model.prepass(np.bincount(tokens))
     model.initialize(0)
     train(model, tokens, 5, rate=0.1)
@@ -248,7 +252,7 @@ def test_word2vec_load_refuses_mismatched_arrays_by_name():
     assert {name: array.shape for name, array in saved.items()} == {
         "inputs": (20, 8), "outputs": (20, 8), "counts": (20,)
     }  # fmt: skip
-    loaded = initialized_model(tokens, vocabulary=20)
+    loaded = initialized_model(tokens, vocab_size=20)
     loaded.load(saved)
     assert train(loaded, tokens, 2) == train(model, tokens, 2)
     for arrays, message in (

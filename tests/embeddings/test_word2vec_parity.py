@@ -43,7 +43,7 @@ def test_word2vec_neighbor_accuracy_is_close_to_gensim(architecture: str, output
     for seed in range(3):
         text = category_text(seed=seed)
         model = Word2VecModel(
-            vocabulary=WORDS, never=[], width=24, architecture=architecture, output=output, **settings
+            vocab_size=WORDS, excluded_ids=[], width=24, architecture=architecture, output=output, **settings
         )
         model.prepass(np.bincount(text.ravel(), minlength=WORDS))
         model.initialize(seed)

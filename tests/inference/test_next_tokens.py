@@ -147,8 +147,8 @@ def test_names_with_underscores_are_no_blanks(word_tokenizer):
 def test_why_lists_the_counts_behind_each_probability(word_tokenizer):
     model = NgramSpec(order=3).build(word_tokenizer)
     lines = ["the cat sat", "the dog sat", "the dog", "the"]
-    rows = [np.array([model.end, *word_tokenizer.encode(line).ids]) for line in lines]
-    targets = np.concatenate([np.append(row[1:], model.end) for row in rows])
+    rows = [np.array([model.eos_id, *word_tokenizer.encode(line).ids]) for line in lines]
+    targets = np.concatenate([np.append(row[1:], model.eos_id) for row in rows])
     model.add_batch(np.concatenate(rows), np.array(list(map(len, rows))), targets)
     result = next_tokens(model, word_tokenizer, "the", top=4, why=True)
     assert result.candidates[0].text == "dog"

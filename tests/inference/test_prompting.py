@@ -35,12 +35,12 @@ def corpus_tokenizer() -> Tokenizer:
 def trained_bigrams(corpus_tokenizer: Tokenizer) -> NgramModel:
     """Shares of counts in the three lines: after `the`, cat 2/3 and dog 1/3; after cat, sat and ran; after dog, ran."""
     model = NgramModel(
-        order=2, vocabulary=corpus_tokenizer.vocab_size, end=corpus_tokenizer.special_roles["end"], smoothing="none"
+        order=2, vocab_size=corpus_tokenizer.vocab_size, eos_id=corpus_tokenizer.special_roles["end"], smoothing="none"
     )
     for line in CORPUS:
         ids = corpus_tokenizer.encode(line).ids
-        row = np.concatenate(([model.end], ids))
-        model.add_batch(row, np.array([len(row)]), np.append(ids, model.end))
+        row = np.concatenate(([model.eos_id], ids))
+        model.add_batch(row, np.array([len(row)]), np.append(ids, model.eos_id))
     return model
 
 

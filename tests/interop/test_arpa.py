@@ -42,7 +42,7 @@ def write_arpa_text(tmp_path: Path, text: str) -> Path:
 
 def ngram_model(arpa_model: arpa.ArpaModel) -> NgramModel:
     model = NgramModel(
-        order=len(arpa_model.ngrams), vocabulary=len(arpa_model.words), end=arpa_model.eos_id, smoothing="given"
+        order=len(arpa_model.ngrams), vocab_size=len(arpa_model.words), eos_id=arpa_model.eos_id, smoothing="given"
     )
     model.load_probabilities(arpa_model.ngrams, arpa_model.log_probs, arpa_model.backoffs)
     return model
@@ -197,7 +197,7 @@ def test_arpa_escapes_words_with_spaces_and_markers():
 @pytest.mark.parametrize("unk_id", [5, None])
 def test_arpa_write_and_read_round_trip_keeps_scores(tmp_path: Path, unk_id: int | None):
     rng = np.random.default_rng(0)
-    model = NgramModel(order=3, vocabulary=len(WORDS), end=0)
+    model = NgramModel(order=3, vocab_size=len(WORDS), eos_id=0)
     rows = [[0, *rng.integers(1, len(WORDS) - 2, rng.integers(0, 6)), 0] for _ in range(30)]
     for row in rows:
         model.add_batch(np.array(row[:-1]), np.array([len(row) - 1]), np.array(row[1:]))

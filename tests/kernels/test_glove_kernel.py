@@ -39,7 +39,9 @@ def test_glove_update_of_one_entry_by_hand():
     # vector 2, its sum of squares 4, bias 1, its sum 9; context 3, 1, bias -1, 1; log 5, weight 1/2, rate 1/10
     words, contexts = np.array([[2.0, 4.0, 1.0, 9.0]]), np.array([[3.0, 1.0, -1.0, 1.0]])
     entry = np.array([0]), np.array([0]), np.array([0]), np.array([5.0]), np.array([0.5])
-    assert kernels.sweep_reference(*entry, words, contexts, 1, 0.1) == pytest.approx(0.25)  # ½ · ½ · (6 + 1 - 1 - 5)²
+    assert kernels.adagrad_pass_reference(*entry, words, contexts, 1, 0.1) == pytest.approx(
+        0.25
+    )  # ½ · ½ · (6 + 1 - 1 - 5)²
     step = 0.05  # rate · weight · error
     assert words[0] == pytest.approx([2 - 3 * step / 2, 4 + (3 * step) ** 2, 1 - step / 3, 9 + step**2])
     assert contexts[0] == pytest.approx([3 - 2 * step, 1 + (2 * step) ** 2, -1 - step, 1 + step**2])
@@ -48,14 +50,14 @@ def test_glove_update_of_one_entry_by_hand():
 def test_glove_step_is_the_adagrad_step_along_the_gradient_of_the_loss():
     before, entry = random_tables(1, 3), random_entries(1, 1)
     moved = [table.copy() for table in before]
-    kernels.sweep_reference(np.array([0]), *entry, *moved, 3, 1e-3)
+    kernels.adagrad_pass_reference(np.array([0]), *entry, *moved, 3, 1e-3)
     for table_index in range(2):
         for column, squares_column in ((0, 3), (1, 4), (2, 5), (6, 7)):  # the vector, the bias
             losses = []
             for delta in (1e-6, -1e-6):
                 nudged = [table.copy() for table in before]
                 nudged[table_index][0, column] += delta
-                losses.append(kernels.sweep_reference(np.array([0]), *entry, *nudged, 3, 0.0))
+                losses.append(kernels.adagrad_pass_reference(np.array([0]), *entry, *nudged, 3, 0.0))
             slope = (losses[0] - losses[1]) / 2e-6
             change = moved[table_index][0, column] - before[table_index][0, column]
             assert change == pytest.approx(-1e-3 * slope / np.sqrt(before[table_index][0, squares_column]), rel=1e-5)
@@ -71,9 +73,11 @@ def test_glove_kernel_equals_the_numpy_reference(width: int):
     before = kernels.batch_moments_reference(*exact_entries, *reference_tables, width)
     assert kernels.batch_moments(*single_entries, *kernel_tables, width) == pytest.approx(before, rel=1e-4, abs=1e-4)
     order, starts = kernels.group_blocks(*single_entries[:2], 5)
-    total = kernels.sweep_reference(order, *exact_entries, *reference_tables, width, 0.05)
+    total = kernels.adagrad_pass_reference(order, *exact_entries, *reference_tables, width, 0.05)
     block_losses = np.zeros(BLOCKS)
-    kernels.glove_sweeper(width)(order, starts, np.arange(BLOCKS), *single_entries, *kernel_tables, 0.05, block_losses)
+    kernels.compile_adagrad_pass(width)(
+        order, starts, np.arange(BLOCKS), *single_entries, *kernel_tables, 0.05, block_losses
+    )
     assert block_losses.sum() == pytest.approx(total, rel=1e-4)
     for kernel_table, expected in zip(kernel_tables, reference_tables, strict=True):
         assert np.allclose(kernel_table, expected, atol=2e-4, rtol=2e-4)
@@ -120,7 +124,9 @@ def test_padding_columns_of_glove_tables_stay_unchanged():
         table[:, 20:32], table[:, 52:64] = 0, 1
     single_entries = random_entries(5, 400, kind=np.float32)
     order, starts = kernels.group_blocks(*single_entries[:2], 5)
-    kernels.glove_sweeper(32)(order, starts, np.arange(BLOCKS), *single_entries, *kernel_tables, 0.05, np.zeros(BLOCKS))
+    kernels.compile_adagrad_pass(32)(
+        order, starts, np.arange(BLOCKS), *single_entries, *kernel_tables, 0.05, np.zeros(BLOCKS)
+    )
     for table in kernel_tables:
         assert not table[:, 20:32].any()
         assert (table[:, 52:64] == 1).all()

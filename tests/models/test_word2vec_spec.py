@@ -21,7 +21,7 @@ def test_word2vec_with_many_negatives_does_not_diverge(deterministic: bool):
     rng = np.random.default_rng(0)
     tokens = (400 * rng.random(40_000) ** 3).astype(np.int32)  # some are frequent, most are rare
     model = Word2VecModel(
-        vocabulary=400, never=[], width=20, window=5, architecture="skipgram", output="negatives", negatives=150
+        vocab_size=400, excluded_ids=[], width=20, window=5, architecture="skipgram", output="negatives", negatives=150
     )
     model.prepass(np.bincount(tokens, minlength=400))
     model.initialize(0)

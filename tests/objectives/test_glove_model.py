@@ -31,8 +31,8 @@ def batches() -> list[Batch]:
         return [objective.batch(source, 8000, BatchKey(0, step)) for step in range(4 * objective.steps(source, 8000))]
 
 
-def model(width: int = 10, seed: int = 0, never: tuple[int, ...] = (0,)) -> GloveModel:
-    glove_model = GloveModel(vocabulary=WORDS, never=never, width=width)
+def model(width: int = 10, seed: int = 0, excluded_ids: tuple[int, ...] = (0,)) -> GloveModel:
+    glove_model = GloveModel(vocab_size=WORDS, excluded_ids=excluded_ids, width=width)
     glove_model.initialize(seed)
     return glove_model
 
@@ -130,7 +130,7 @@ def test_glove_loss_equals_float64_reference_sweep(batches: list[Batch]):
         loss = learner.train_batch(batch, rate=0.05)
         entries = batch.inputs["tokens"], batch.inputs["beside"], batch.targets["together"], batch.inputs["weights"]
         reference_loss = (
-            kernels.sweep_reference(
+            kernels.adagrad_pass_reference(
                 rng.permutation(batch.num_target_tokens),
                 *entries,
                 *float64_tables,
@@ -164,7 +164,7 @@ def test_glove_resumes_and_warm_starts_from_saved_arrays(batches: list[Batch]):
 def test_glove_initialization_and_description():
     assert equal_models(model(seed=3), model(seed=3))
     assert not equal_models(model(seed=3), model(seed=4))
-    glove_model = model(width=8, never=(0, 7))
+    glove_model = model(width=8, excluded_ids=(0, 7))
     for name, array in glove_model.arrays().items():
         assert not array[[0, 7]].any(), "what is no word has no vector"
         if name == "counts":
@@ -204,7 +204,7 @@ def test_glove_loss_is_not_finite_for_too_high_learning_rate(batches: list[Batch
 def test_glove_trains_on_two_words_and_on_no_entries():
     source: Subset = subset_of([[[1, 1, 1, 2]]])
     objective = Cooccurrences(3, frozenset({0}), window=1, text_unit="sentence", x_max=100.0, alpha=0.75)
-    glove_model = GloveModel(vocabulary=3, never=[0], width=1)
+    glove_model = GloveModel(vocab_size=3, excluded_ids=[0], width=1)
     glove_model.initialize(0)
     losses = [
         glove_model.train_batch(objective.batch(source, 100, BatchKey(0, step)), rate=0.05, threads=3)
@@ -215,4 +215,4 @@ def test_glove_trains_on_two_words_and_on_no_entries():
     assert glove_model.train_batch(empty_batch, rate=0.05) == 0
     assert glove_model.evaluate(empty_batch) == (0, 0)
     with pytest.raises(InputError, match="width"):
-        GloveModel(vocabulary=3, width=0)
+        GloveModel(vocab_size=3, width=0)

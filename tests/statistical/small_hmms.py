@@ -36,7 +36,7 @@ def state_paths(model: HMMParameters, row: Sequence[int]) -> Iterator[tuple[tupl
     """Every path of states for a row that begins with an end, and the joint probability of path and row."""
     states = range(len(model.transitions))
     for path in product(*[states] * (len(row) - 1)):
-        p, last = 1.0, model.border
+        p, last = 1.0, model.boundary_state
         for state, token in zip(path, row[1:], strict=True):
             p *= model.transitions[last, state] * model.emissions[token, state]
             last = state
@@ -59,4 +59,4 @@ def text_batch(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray, n
 
 
 def new_hmm(states: int = 3, smoothing: float = 0.1) -> HMMModel:
-    return HMMModel(states=states, vocabulary=VOCABULARY, end=END, never=[PADDING], smoothing=smoothing)
+    return HMMModel(states=states, vocab_size=VOCABULARY, eos_id=END, excluded_ids=[PADDING], smoothing=smoothing)

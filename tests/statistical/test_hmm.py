@@ -38,7 +38,7 @@ def test_baum_welch_counts_are_expectations_over_all_paths(rows: list[list[int]]
         total = sum(p for _, p in state_paths(parameters, row_with_ends))
         loss -= math.log(total)
         for path, p in state_paths(parameters, row_with_ends):
-            for from_state, to_state in zip([parameters.border, *path], path, strict=False):
+            for from_state, to_state in zip([parameters.boundary_state, *path], path, strict=False):
                 transitions[from_state, to_state] += p / total
             for token, state in zip(row_with_ends[1:], path, strict=True):
                 emissions[token, state] += p / total
@@ -129,14 +129,14 @@ def test_hmm_trains_on_nearly_empty_texts(rows: list[list[int]], states: int):
 
 
 def test_hmm_trains_with_a_vocabulary_of_one_word():
-    model = HMMModel(states=3, vocabulary=2, end=1, smoothing=0.1)
+    model = HMMModel(states=3, vocab_size=2, eos_id=1, smoothing=0.1)
     rows = [[0, 0], [0]]
     model.prepass(np.array([3, 2]))
     model.initialize(0)
     model.accumulate(*text_batch(rows))
     model.update()
     assert np.exp(model.next_log_probs([np.array([1])])).sum() == pytest.approx(1)
-    only_end = HMMModel(states=2, vocabulary=1, end=0, smoothing=0.1)
+    only_end = HMMModel(states=2, vocab_size=1, eos_id=0, smoothing=0.1)
     only_end.prepass(np.array([4]))
     only_end.initialize(0)
     assert only_end.accumulate(np.zeros(4, int), np.ones(4, int), np.zeros(4, int)) == 0
@@ -185,7 +185,7 @@ def test_invalid_hmm_settings_are_refused():
         with pytest.raises(InputError):
             new_hmm(states, smoothing)
     with pytest.raises(InputError, match="never predicted"):
-        HMMModel(states=2, vocabulary=4, end=1, never=[1])
+        HMMModel(states=2, vocab_size=4, eos_id=1, excluded_ids=[1])
 
 
 def test_hmm_refuses_more_tokens_than_it_can_count():

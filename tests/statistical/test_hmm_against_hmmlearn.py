@@ -73,7 +73,7 @@ def test_hmm_scores_posteriors_and_viterbi_equal_hmmlearns(rows: list[list[int]]
 @given(sentences, st.integers(1, 4), st.integers(0, 20))
 def test_baum_welch_iteration_equals_hmmlearns(rows: list[list[int]], states: int, seed: int):
     parameters, hmmlearn_model = both_hmms(states, seed)
-    model = HMMModel(states=states, vocabulary=WORDS + 1, end=END, smoothing=0.0)
+    model = HMMModel(states=states, vocab_size=WORDS + 1, eos_id=END, smoothing=0.0)
     counts = np.bincount(text_batch(rows)[2], minlength=WORDS + 1)
     emissions = parameters.emissions[:, :-1].copy()
     model.load(

@@ -71,12 +71,12 @@ def test_probabilities_of_all_short_texts_sum_to_the_chance_of_ending_early():
     model = random_hmm(2, 3)
     texts = [text for size in range(6) for text in product(WORDS, repeat=size)]
     total = sum(math.exp(scores.sum()) for scores in model.score([np.array([END, *text, END]) for text in texts]))
-    alive = np.eye(3)[model.border]
+    alive = np.eye(3)[model.boundary_state]
     ended = 0.0
     for _ in range(6):
         alive = alive @ model.transitions
-        ended += alive[model.border]
-        alive[model.border] = 0
+        ended += alive[model.boundary_state]
+        alive[model.boundary_state] = 0
     assert total == pytest.approx(ended)
 
 

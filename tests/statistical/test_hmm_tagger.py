@@ -28,10 +28,10 @@ def new_tagger(tags: int = len(TAGS), legal: tuple[np.ndarray, ...] | None = Non
     all_legal = (np.ones((tags, tags), bool), np.ones(tags, bool), np.ones(tags, bool))
     return HMMTagger(
         words=WORDS,
-        end=END,
-        unknown=UNKNOWN,
+        eos_id=END,
+        unk_id=UNKNOWN,
         allowed=legal or all_legal,  # pyright: ignore[reportArgumentType]
-        never=frozenset({UNKNOWN, END, PADDING}),
+        excluded_ids=frozenset({UNKNOWN, END, PADDING}),
         words_of_ids=lambda numbers: [OOV_WORDS[number] for number in numbers.tolist()],
     )
 

@@ -13,7 +13,7 @@ from forebear.errors import ForebearError, InputError
 from forebear.statistical import linear_features
 from forebear.statistical.feature_matrix import SparseMatrix
 from forebear.statistical.linear_features import OUTSIDE, FeatureName, TextFeatures, TokenRows, WordFeatures
-from forebear.statistical.passage_features import FIGURES, PassageFeatures
+from forebear.statistical.passage_features import DENSE_FEATURES, PassageFeatures
 
 NONE = np.zeros(0, np.int64)
 
@@ -190,7 +190,7 @@ def test_passage_features_of_positions_by_hand():
     rows = token_rows([2, 10, 11, 3, 20, 10, 11, 21, 3], [30, 31, 30], segments=[[0] * 4 + [1] * 5, [0, 1, 1]])
     features = PassageFeatures.fit(rows, vocab_size=100, special_ids=np.array([2, 3]), shapes=np.zeros(101, np.int64))
     values = features.transform(rows).parts[1].values
-    columns = {name: values[:, column].tolist() for column, name in enumerate(FIGURES)}
+    columns = {name: values[:, column].tolist() for column, name in enumerate(DENSE_FEATURES)}
     assert columns["outside the passage"] == [1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0]
     assert columns["the row's first token"] == [1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0]
     assert columns["the passage's first token"] == [0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0]
@@ -221,7 +221,7 @@ def test_passage_features_of_sentences_and_clauses_by_hand():
     rows, features = passage_with_question()
     features = replace(features, weights=np.where(np.isin(np.arange(100), (10, 11)), 1, 0).astype(np.float32))
     values = features.transform(rows).parts[1].values[2:]
-    columns = {name: values[:, column].tolist() for column, name in enumerate(FIGURES)}
+    columns = {name: values[:, column].tolist() for column, name in enumerate(DENSE_FEATURES)}
     assert columns["share of the question in or around the sentence"] == [0.5] * 6 + [1] * 4 + [0]
     assert columns["the same, compared with the best clause"] == [0.5] * 3 + [0] * 3 + [1] * 4 + [0]
     assert columns["the question has most in common with the sentence"] == [0] * 6 + [1] * 4 + [0]

@@ -141,7 +141,7 @@ def test_ngram_counts_and_scores_sentence_of_a_million_words():
 
     rng = np.random.default_rng(0)
     token_ids = rng.zipf(1.4, 1_000_000).clip(max=999).astype(np.int64) + 1
-    model = NgramModel(order=4, vocabulary=1001, end=0)
+    model = NgramModel(order=4, vocab_size=1001, eos_id=0)
     model.add_batch(np.append([0], token_ids), np.array([len(token_ids) + 1]), np.append(token_ids, 0))
     assert model.counts.counts[0].sum() == len(token_ids) + 1
     (log_probs,) = model.score([np.append([0], token_ids)])

@@ -41,7 +41,7 @@ _COMMON_WORDS = frozenset(
 
 @cache
 def manual_documents() -> tuple[str, ...]:
-    """A document for each topic of the manual, then for each module of the library; one paragraph per line, without duplicates."""
+    """A document per topic of the manual, then per module of the library; a paragraph a line, no duplicates."""
     seen_paragraphs: set[str] = set()
     documents = []
     for texts in (*_topics(), *_modules()):

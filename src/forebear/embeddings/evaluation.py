@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 # --- Why most words of a file have no vector ---
 
-MAX_MISSING_FRACTION = 0.5  # of a file's words; above this share the likely reason is reported
+MAX_MISSING_FRACTION = 0.5  # of a file's words; if more are missing, the likely reason is reported
 NUM_SAMPLED_WORDS = 5000  # first words of a table, which are the most frequent
-MAJORITY_FRACTION, NEGLIGIBLE_FRACTION = 0.5, 0.02  # shares of words
+MAJORITY_FRACTION, NEGLIGIBLE_FRACTION = 0.5, 0.02  # of words
 MIN_CASED_FRACTION = 0.1  # of the missing words
 
 
@@ -59,9 +59,9 @@ def _chinese_fraction(words: Sequence[str]) -> float:
 
 # --- Reading evaluation files ---
 
-NON_NUMBERS = ("nan", "inf", "infinity")  # also with a sign
+NON_FINITE = ("nan", "inf", "infinity")  # also with a sign
 SECTION, COMMENT = ":", "#"
-DETECTION_LINES = 5  # lines from which the kind of a file is detected
+DETECTION_LINES = 5  # lines from which the format of a file is detected
 NUMBER_HINT = "write a number with a point, such as 8.5"
 FORMAT_HINT = (
     "a line is two words and a number, or four words of an analogy below a line such as ': capitals'; they are parted "
@@ -74,7 +74,7 @@ AnalogyQuestion = tuple[str, str, str, str]
 
 @dataclass(frozen=True, eq=False)
 class WordPairSet:
-    """Word pairs with human similarity scores; `headings` is the first line if it was recognized as a header."""
+    """Word pairs with human similarity scores; `headings` is the header line, if there is one."""
 
     file: str
     pairs: tuple[WordPair, ...]
@@ -190,8 +190,8 @@ def _split_fields(line: str) -> list[str]:
 
 
 def _looks_numeric(text: str) -> bool:
-    """Whether a number was meant, even if it is not valid: 8,5 or nan."""
-    return text[:1].isdigit() or text.startswith(("+", "-", ".")) or text.casefold() in NON_NUMBERS
+    """Whether the field is meant as a number, even if it is not valid: 8,5 or nan."""
+    return text[:1].isdigit() or text.startswith(("+", "-", ".")) or text.casefold() in NON_FINITE
 
 
 def _parse_number(text: str) -> float | None:
@@ -204,7 +204,7 @@ def _parse_number(text: str) -> float | None:
 
 # --- Results ---
 
-MAX_ANALOGY_WORDS = 30_000  # candidate answers of an analogy, as in word2vec's own tool
+MAX_ANALOGY_WORDS = 30_000  # candidate answers of an analogy, as in word2vec's compute-accuracy
 MIN_PAIRS = 2  # for a correlation
 MAX_LISTED_WORDS = 20  # missing words that are listed
 MISSING_PAIRS_NOTE = "pairs with a word that has no vector are left out; in figures of all they have the mean cosine"
@@ -320,7 +320,7 @@ def _missing_words_dict(words: Sequence[str], treatment: str, reason: str) -> di
 
 
 def table_similarity_eval(table: WordVectors, pairs: WordPairSet) -> SimilarityEval:
-    """Evaluate word pairs with the rows of a table, or with the vectors it composes."""
+    """Evaluate word pairs with the vectors of a table, including composed ones."""
     composed: set[str] = set()
 
     def vector(word: str) -> np.ndarray | None:
@@ -346,7 +346,7 @@ def similarity_eval(
     for index in np.flatnonzero(is_covered).tolist():  # rounded, so that equal similarities stay tied
         cosines[index] = np.round(np.prod(unit_rows(np.stack(vectors[index])), axis=0).sum(), COSINE_DIGITS)
     covered_cosines, covered_scores = cosines[is_covered], pairs.scores[is_covered]
-    if len(covered_cosines):  # clipped: in floating point, the mean of equal numbers may differ from them
+    if len(covered_cosines):  # clipped: the mean of equal numbers may differ from them by rounding
         cosines[~is_covered] = np.clip(covered_cosines.mean(), covered_cosines.min(), covered_cosines.max())
     correlations: dict[str, Any] = dict.fromkeys(("spearman", "pearson", "spearman_all", "pearson_all"))
     for suffix, scores, values in (("", covered_scores, covered_cosines), ("_all", pairs.scores, cosines)):
@@ -376,7 +376,7 @@ def _undefined_reason(scores: np.ndarray, cosines: np.ndarray) -> str:
 
 
 def candidate_rows(table: WordVectors, word: str) -> Iterator[int]:
-    """Rows of a word as written, then in lowercase; such files write phrases with _."""
+    """Rows of a word as written, then lowercased; evaluation files join phrases with _."""
     spaced = word.replace("_", " ")
     candidates = (table.rows.get(form) for form in dict.fromkeys((word, word.lower(), spaced, spaced.lower())))
     return (row for row in candidates if row is not None)
@@ -412,19 +412,19 @@ def analogy_eval(
     return AnalogyEval(analogies.file, method, len(order), tuple(sections), missing, note)
 
 
-# --- Neighbor accuracy: a true context word against one from elsewhere in the text ---
+# --- Neighbor accuracy: a context word against a context word of a random word ---
 
 WINDOW = 5  # context words to either side
 MAX_PAIRS = 50_000  # evaluated at most
-OVERSAMPLING, MAX_ROUNDS = 4, 5  # positions sampled per wanted pair, and rounds: most are subsampled away
-PAIR_MARGIN = 1.02  # times the wanted pairs: some have no valid random word
+OVERSAMPLING, MAX_ROUNDS = 4, 5  # positions sampled per pair, and rounds: subsampling removes most
+PAIR_MARGIN = 1.02  # factor on the number of pairs: some have no valid random word
 SUBSAMPLE_THRESHOLD = 1e-4  # frequency above which words are subsampled, as in word2vec
 VALUES_PER_BLOCK = 1 << 22  # floats per block of vectors
 
 
 @dataclass(frozen=True)
 class NeighborEval:
-    """Neighbor accuracy: how often a word's vector is nearer to a context word than to another word's context word.
+    """Neighbor accuracy: how often a word is closer to a context word than to another word's context word.
 
     The random baseline is 0.5; ties count half. All words are sampled from the same text, so frequency gives no
     advantage, and very frequent words are subsampled.
@@ -449,20 +449,19 @@ def neighbor_eval(table: WordVectors, tokenizer: Tokenizer, subset: Subset, *, s
     start_time = time.monotonic()
     rows = np.array([table.rows.get(token, -1) for token in tokenizer.vocabulary()], np.int64)
     rows[list(tokenizer.special_ids)] = -1
-    first, second, random_rows = _sample_triples(subset, rows, np.random.default_rng(seed))
+    word_rows, context_rows, random_rows = _sample_triples(subset, rows, np.random.default_rng(seed))
     step = max(1, VALUES_PER_BLOCK // table.matrix.shape[1])
     correct = 0.0
-    for start in range(0, len(first), step):
-        block = (unit_rows(table.matrix[array[start : start + step]]) for array in (first, second, random_rows))
-        word_vectors, *other_vectors = block
+    for start in range(0, len(word_rows), step):
+        rows_of_block = (rows[start : start + step] for rows in (word_rows, context_rows, random_rows))
+        word_vectors, *other_vectors = (unit_rows(table.matrix[rows]) for rows in rows_of_block)
         context_cosines, random_cosines = (np.einsum("ij,ij->i", word_vectors, others) for others in other_vectors)
-        correct += float(np.count_nonzero(context_cosines > random_cosines)) + 0.5 * float(
-            np.count_nonzero(context_cosines == random_cosines)
-        )
+        num_ties = np.count_nonzero(context_cosines == random_cosines)
+        correct += float(np.count_nonzero(context_cosines > random_cosines)) + 0.5 * float(num_ties)
     first_tokens, _ = subset.token_slice(0, min(subset.num_tokens, VALUES_PER_BLOCK))
     return NeighborEval(
-        told_apart=correct / len(first) if len(first) else None,
-        pairs=len(first),
+        told_apart=correct / len(word_rows) if len(word_rows) else None,
+        pairs=len(word_rows),
         tokens=subset.num_tokens,
         bytes=subset.num_bytes,
         documents=len(subset),
@@ -477,34 +476,34 @@ def _sample_triples(subset: Subset, rows: np.ndarray, rng: np.random.Generator) 
     batches: list[np.ndarray] = []
     num_pairs, target = 0, min(MAX_PAIRS, subset.num_tokens)
     for _ in range(MAX_ROUNDS):
-        words, others = _sample_neighbors(subset, rows, rng, target * OVERSAMPLING)
+        words, contexts = _sample_neighbors(subset, rows, rng, target * OVERSAMPLING)
         if keep_probs is None:
             keep_probs = _keep_probs(words, rows.max(initial=-1) + 1)
-        is_valid = (words >= 0) & (others >= 0) & (words != others)
-        is_valid &= rng.random(len(words)) < keep_probs[words] * keep_probs[others]
-        batches.append(np.stack((words[is_valid], others[is_valid])))
+        is_valid = (words >= 0) & (contexts >= 0) & (words != contexts)
+        is_valid &= rng.random(len(words)) < keep_probs[words] * keep_probs[contexts]
+        batches.append(np.stack((words[is_valid], contexts[is_valid])))
         num_pairs += batches[-1].shape[1]
         if num_pairs > target * PAIR_MARGIN:
             break
-    words, others = np.concatenate(batches, 1)
-    random_rows = np.roll(others, 1)  # pairs are in random order, so the previous one is a random other pair
-    is_valid = (random_rows != words) & (random_rows != others)
-    return words[is_valid][:MAX_PAIRS], others[is_valid][:MAX_PAIRS], random_rows[is_valid][:MAX_PAIRS]
+    words, contexts = np.concatenate(batches, 1)
+    random_rows = np.roll(contexts, 1)  # pairs are in random order, so the previous one is random
+    is_valid = (random_rows != words) & (random_rows != contexts)
+    return words[is_valid][:MAX_PAIRS], contexts[is_valid][:MAX_PAIRS], random_rows[is_valid][:MAX_PAIRS]
 
 
 def _sample_neighbors(
     subset: Subset, rows: np.ndarray, rng: np.random.Generator, num_pairs: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of random words and of a context word of each; fewer where the context leaves the text."""
+    """Rows of random words and of a context word of each; pairs that cross a text boundary are dropped."""
     positions = rng.integers(subset.num_tokens, size=num_pairs)
     offsets = rng.integers(1, WINDOW + 1, size=num_pairs) * rng.choice([-1, 1], size=num_pairs)
     units = np.searchsorted(subset.token_ends, positions, side="right")
     ends = subset.token_ends[units]
     starts = ends - (subset.spans[units, 1] - subset.spans[units, 0])
-    is_in_text = (positions + offsets >= starts) & (positions + offsets < ends)
-    corpus_positions = (subset.spans[units, 1] - (ends - positions))[is_in_text]  # positions in the corpus
-    words, others = (rows[subset.corpus.ids[corpus_positions + offset]] for offset in (0, offsets[is_in_text]))
-    return words, others
+    is_within_text = (positions + offsets >= starts) & (positions + offsets < ends)
+    corpus_positions = (subset.spans[units, 1] - (ends - positions))[is_within_text]  # positions in the corpus
+    words, contexts = (rows[subset.corpus.ids[corpus_positions + offset]] for offset in (0, offsets[is_within_text]))
+    return words, contexts
 
 
 def _keep_probs(words: np.ndarray, num_rows: int) -> np.ndarray:

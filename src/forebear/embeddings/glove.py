@@ -19,15 +19,14 @@ from forebear.objectives.batch import Batch
 from forebear.objectives.shuffle import shuffled_positions
 
 TABLES = ("words", "contexts")
-MIN_THREADED_ENTRIES = 1 << 14  # below this, threads cost more than they gain
+MIN_THREADED_ENTRIES = 1 << 14  # with fewer entries, threads cost more than they gain
 
 
 class GloveModel:
     """Predicts log counts as w·c + b + b', with separate word and context vectors; AdaGrad entry by entry.
 
-    vocabulary  vocabulary size
-    never       ids that are not words: their vectors stay 0
-    width       embedding size
+    excluded_ids  ids that are not words: their vectors stay 0
+    width         embedding size
     """
 
     heads = ("together",)
@@ -35,13 +34,13 @@ class GloveModel:
     loss = "half the squared error of the log of a count, weighted; of held-out text, from the line that fits it best"
     update_rule = "AdaGrad, entry by entry"
 
-    def __init__(self, *, vocabulary: int, never: Iterable[int] = (), width: int) -> None:
+    def __init__(self, *, vocab_size: int, excluded_ids: Iterable[int] = (), width: int) -> None:
         if width < 1:
             raise InputError(f"vectors of {width} numbers", hint="choose a width of 1 or more, such as 100")
-        self.vocabulary, self.width, self.never = vocabulary, width, frozenset(never)
+        self.vocab_size, self.width, self.excluded_ids = vocab_size, width, frozenset(excluded_ids)
         self._padded_width = padded_width(width)
-        self._tables = {name: glove_table(vocabulary, self._padded_width) for name in TABLES}
-        self.counts = np.zeros(vocabulary, np.int64)
+        self._tables = {name: glove_table(vocab_size, self._padded_width) for name in TABLES}
+        self.counts = np.zeros(vocab_size, np.int64)
 
     def _views(self, first_column: int, bias_column: int, suffix: str = "") -> dict[str, np.ndarray]:
         """Views of the vectors and the biases of both tables."""
@@ -60,19 +59,19 @@ class GloveModel:
 
     # -- training
 
-    def prepass(self, source: Subset, given: Mapping[str, np.ndarray] | None = None) -> None:
-        """Count the words of the training text, on top of the counts of an earlier run (`given`)."""
-        self.counts = PhraseTable.empty(self.vocabulary).count(source)
-        if given is not None:
-            self.counts[: len(given["counts"])] += given["counts"]
+    def prepass(self, source: Subset, earlier: Mapping[str, np.ndarray] | None = None) -> None:
+        """Count the words of the training text, on top of the counts of an earlier run."""
+        self.counts = PhraseTable.empty(self.vocab_size).count(source)
+        if earlier is not None:
+            self.counts[: len(earlier["counts"])] += earlier["counts"]
 
     def initialize(self, seed: int) -> None:
         """Initialize with small random numbers from the seed; ids that are not words get zeros."""
         rng = np.random.default_rng(seed)
-        self._tables = {name: glove_table(self.vocabulary, self._padded_width) for name in TABLES}
+        self._tables = {name: glove_table(self.vocab_size, self._padded_width) for name in TABLES}
         for array in self._parameters().values():
             array[:] = (rng.random(array.shape, np.float32) - np.float32(0.5)) / self.width
-            array[list(self.never)] = 0
+            array[list(self.excluded_ids)] = 0
 
     def train_batch(
         self,
@@ -85,19 +84,19 @@ class GloveModel:
     ) -> float:
         """Train on each entry in turn; returns their mean loss ½ f (w·c + b + b' - log x)², each before its update.
 
-        Threads that run at the same time share no word and synchronize between turns, so results are bit-identical for
-        any number of threads and `deterministic` has no cost.
+        Blocks of one turn share no word and threads synchronize between turns, so results are bit-identical for any
+        number of threads, and `deterministic` has no effect.
         """
         from forebear.kernels import glove as kernels
 
         entries = _entries(batch)
-        order, starts = kernels.group_blocks(entries[0], entries[1], self.vocabulary)
-        sweep, losses = kernels.glove_sweeper(self._padded_width), np.zeros(kernels.ROW_GROUPS**2)
+        order, starts = kernels.group_blocks(entries[0], entries[1], self.vocab_size)
+        adagrad_pass, losses = kernels.compile_adagrad_pass(self._padded_width), np.zeros(kernels.ROW_GROUPS**2)
         turns, threads = np.arange(len(losses)).reshape(kernels.ROW_GROUPS, -1), min(threads, kernels.ROW_GROUPS)
         turns = turns[shuffled_positions(np.arange(len(turns)), len(turns), seed=moment[0], epoch=moment[1])]
 
         def train_blocks(blocks: np.ndarray) -> None:
-            sweep(order, starts, blocks, *entries, *self._tables.values(), rate, losses)
+            adagrad_pass(order, starts, blocks, *entries, *self._tables.values(), rate, losses)
 
         if threads == 1 or len(order) < MIN_THREADED_ENTRIES:
             train_blocks(turns.ravel())
@@ -109,9 +108,8 @@ class GloveModel:
         """Summed loss of these entries in double precision, and their number.
 
         In a shorter text, all counts are lower by about the same factor and closer together: rare pairs appear in it
-        only if they happen to be more frequent there. That is not an error of the vectors, and would penalize a model
-        that fits the long text well. So predictions are first mapped by the line that fits these entries best, which
-        makes held-out text of any length usable.
+        only if they happen to be more frequent there. That is not an error of the vectors. So predictions are first
+        mapped by the regression line on these entries, and held-out text may have any length.
         """
         from forebear.kernels import glove as kernels
 
@@ -123,7 +121,7 @@ class GloveModel:
         variance = predicted_squared - predicted**2 / total_weight
         covariance = products - predicted * log_counts / total_weight
         log_variance = log_counts_squared - log_counts**2 / total_weight
-        slope = max(0.0, covariance / variance) if variance > 0 else 0.0  # a negative correlation predicts nothing
+        slope = max(0.0, covariance / variance) if variance > 0 else 0.0  # a negative correlation is no prediction
         return max(0.0, 0.5 * (log_variance - slope * covariance)), len(entries[0])
 
     # -- state
@@ -133,7 +131,7 @@ class GloveModel:
         return {name: np.ascontiguousarray(array) for name, array in self._state_arrays().items()}
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Load such a state; a missing, extra or misshapen array raises an error with its name."""
+        """Load such a state; raise ForebearError for a missing, extra or misshapen array."""
         self._assign_arrays(arrays, self._state_arrays())
 
     def _state_arrays(self) -> dict[str, np.ndarray]:
@@ -167,8 +165,8 @@ class GloveModel:
         return words + contexts
 
     def word_table(self, tokens: Sequence[str]) -> WordVectors:
-        """Vectors of every word with a count, by falling frequency."""
-        rows = np.array([row for row in np.flatnonzero(self.counts).tolist() if row not in self.never], np.int64)
+        """Vectors of the words that occur, by descending frequency."""
+        rows = np.array([row for row in np.flatnonzero(self.counts).tolist() if row not in self.excluded_ids], np.int64)
         rows = rows[np.argsort(-self.counts[rows], kind="stable")]
         return WordVectors([tokens[int(row)] for row in rows], self.matrix[rows], self.counts[rows])
 
@@ -179,7 +177,7 @@ class GloveModel:
 
     @property
     def num_parameters(self) -> int:
-        return len(TABLES) * self.vocabulary * (self.width + 1)
+        return len(TABLES) * self.vocab_size * (self.width + 1)
 
     @property
     def notes(self) -> list[str]:
@@ -187,7 +185,7 @@ class GloveModel:
 
     def describe(self) -> dict[str, Any]:
         """Settings as JSON values."""
-        return {"vocabulary": self.vocabulary, "words": self.vocabulary - len(self.never), "width": self.width}
+        return {"vocabulary": self.vocab_size, "words": self.vocab_size - len(self.excluded_ids), "width": self.width}
 
 
 def _entries(batch: Batch) -> tuple[np.ndarray, ...]:
@@ -219,7 +217,7 @@ def _run_turns(train: Callable[[np.ndarray], None], assignments: list[list[np.nd
                 train(blocks)
                 barrier.wait()
         except BaseException:
-            barrier.abort()  # or the others would wait forever
+            barrier.abort()  # otherwise the others would wait forever
             raise
 
     with ThreadPoolExecutor(len(assignments)) as pool:

@@ -14,9 +14,9 @@ from forebear.embeddings.word_table import IdentityMatrix
 from forebear.errors import ForebearError
 from forebear.numerics import unit_rows
 
-VALUES_PER_BLOCK = 1 << 22  # of the matrix: bounds memory, does not affect results
+VALUES_PER_BLOCK = 1 << 22  # values of the matrix per block: bounds memory, does not affect results
 QUERY_BLOCK = 256  # queries per block
-COSINE_DIGITS = 6  # of a cosine; cosines equal to this precision are ties, and the earlier row comes first
+COSINE_DIGITS = 6  # decimals; cosines equal to this precision are ties, and the earlier row comes first
 MIN_NORM = 1e-12
 RECALL_SAMPLE = 200  # rows on which the recall of an index is measured
 
@@ -32,8 +32,8 @@ class KNNResult:
 def nearest_rows(queries: np.ndarray, matrix: np.ndarray, k: int, norms: np.ndarray | None = None) -> KNNResult:
     """The `k` nearest rows of the (N, D) matrix for each of the (Q, D) queries.
 
-    The matrix may be memory-mapped: it is read block by block. A row of zeros has cosine 0 with everything.
-    `norms` are those of its rows, if known.
+    The matrix may be memory-mapped: it is read block by block. The cosine with a zero row is 0. `norms` are the row
+    norms, if known.
     """
     k = min(k, len(matrix))
     blocks = [
@@ -58,14 +58,14 @@ def _search_block(unit_queries: np.ndarray, matrix: np.ndarray, k: int, norms: n
 
 
 def row_blocks(matrix: np.ndarray) -> Iterator[slice]:
-    """Slices of rows that fit the block size."""
+    """Slices of rows of at most VALUES_PER_BLOCK values."""
     step = max(1, VALUES_PER_BLOCK // matrix.shape[1])
     for start in range(0, len(matrix), step):
         yield slice(start, min(start + step, len(matrix)))
 
 
 def cosine_blocks(matrix: np.ndarray | IdentityMatrix) -> Iterator[slice]:
-    """Slices of rows whose cosines are computed together; all rows of an identity matrix, which is never stored."""
+    """Slices of rows whose cosines are computed together; all rows of an identity matrix, which is not stored."""
     return iter([slice(0, len(matrix))]) if isinstance(matrix, IdentityMatrix) else row_blocks(matrix)
 
 
@@ -75,7 +75,7 @@ def cosine_block(
     selection: slice | np.ndarray,
     norms: np.ndarray | None = None,
 ) -> np.ndarray:
-    """(Q, n) cosines of unit vectors with some rows; an identity matrix computes them without its rows."""
+    """(Q, n) cosines of unit vectors with some rows; for an identity matrix, without creating them."""
     if isinstance(matrix, IdentityMatrix):
         return matrix.cosines(unit_queries, selection)
     rows = np.asarray(matrix[selection], np.float32)
@@ -97,7 +97,7 @@ def top_rows(rows: np.ndarray, cosines: np.ndarray, k: int) -> tuple[np.ndarray,
     for query_cosines in cosines:
         if len(query_cosines) > k:
             threshold = np.partition(query_cosines, len(query_cosines) - k)[len(query_cosines) - k]
-            columns = np.flatnonzero(query_cosines >= threshold)  # a few more than `k` if there are ties
+            columns = np.flatnonzero(query_cosines >= threshold)  # more than `k` if there are ties
         else:
             columns = np.arange(len(query_cosines))
         selected.append(columns[np.argsort(-query_cosines[columns], kind="stable")][:k])
@@ -144,5 +144,5 @@ class HNSWIndex:
         k = min(k, len(self.matrix))
         queries = np.asarray(self.matrix[:: max(1, len(self.matrix) // RECALL_SAMPLE)][:RECALL_SAMPLE])
         exact, approximate = nearest_rows(queries, self.matrix, k), self.search(queries, k)
-        # A row as near as the last exact one is not a miss: duplicates are interchangeable.
+        # A row as near as the last exact one counts as found: duplicates are interchangeable.
         return float(np.mean(approximate.cosines >= exact.cosines[:, -1:]))

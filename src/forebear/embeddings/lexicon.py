@@ -1,4 +1,4 @@
-"""Queries on word vectors: nearest neighbors, analogies, spelling suggestions, and matching words of texts."""
+"""Queries on word vectors: neighbors, analogies, spelling suggestions, and vectors of the words of texts."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from forebear.numerics import unit_rows
 
 # --- Spelling suggestions ---
 
-SUGGESTION_WORDS = 200_000  # first words of a vocabulary: the most frequent ones; more would be slow
-MAX_EDITS = 2  # edits: insertion, deletion, substitution, transposition
-SHORT_WORD = 4  # letters; shorter words allow one edit only
+SUGGESTION_WORDS = 200_000  # most frequent words searched; more would be slow
+MAX_EDITS = 2  # insertions, deletions, substitutions, transpositions
+SHORT_WORD = 4  # letters; in shorter words only one edit is allowed
 MAX_WORD_LENGTH = 40  # letters
 MIN_SHARED_PAIRS = 0.4  # minimum similarity of letter bigrams
 
@@ -74,7 +74,7 @@ def edit_distances(word: str, others: Sequence[str]) -> np.ndarray:
     row = np.repeat(np.arange(len(letters) + 1, dtype=np.int8)[:, None], len(others), axis=1)
     previous, matches = row, {letter: letters == ord(letter) for letter in set(word)}
     for row_index, letter in enumerate(word):
-        before_previous, previous, row = previous, row, np.empty_like(row)
+        second_last, previous, row = previous, row, np.empty_like(row)
         row[0] = row_index + 1
         for column in range(len(letters)):
             row[column + 1] = np.minimum(
@@ -82,7 +82,7 @@ def edit_distances(word: str, others: Sequence[str]) -> np.ndarray:
             )
             if row_index and column:
                 is_transposed = matches[word[row_index - 1]][column] & matches[letter][column - 1]
-                np.minimum(row[column + 1], before_previous[column - 1] + 1, out=row[column + 1], where=is_transposed)
+                np.minimum(row[column + 1], second_last[column - 1] + 1, out=row[column + 1], where=is_transposed)
     return row[[len(other) for other in others], np.arange(len(others))]
 
 
@@ -164,7 +164,7 @@ class WordNeighbors:
 
 @dataclass(frozen=True)
 class Analogy:
-    """Answers to an analogy `query` a, b, c: words d such that a : b = c : d."""
+    """Answers to the analogy `query` (a, b, c): words d such that a : b = c : d."""
 
     query: tuple[str, ...]
     method: AnalogyMethod
@@ -216,12 +216,10 @@ class Lexicon:
         if row is not None or not (normalized := _normalize_spelling(text)):
             return row
         candidates = (self.table.row_of(form) for form in (text.replace("_", " "), text.replace(" ", "_")))
-        return next(
-            (candidate for candidate in candidates if candidate is not None), self._row_by_spelling.get(normalized)
-        )
+        return next((row for row in candidates if row is not None), self._row_by_spelling.get(normalized))
 
     def find(self, text: str) -> LexiconMatch:
-        """The vector of a text: its row, composed of subwords, or the mean of its words."""
+        """The vector of a text: its row, composed from subwords, or the mean of its words."""
         words = [text] if self.row_of(text) is not None else list(self.split_words(text))
         if not words:
             raise InputError(f"{text!r} has no words", hint="write at least one")
@@ -235,7 +233,7 @@ class Lexicon:
         return LexiconMatch(text, vector, rows, f"the mean of {len(words)} words: {', '.join(words)}")
 
     def _find_word(self, word: str) -> LexiconMatch:
-        """The row of a word, with the word as the table has it; or its vector composed of subwords."""
+        """The row of a word, with the table's spelling; or its vector composed from subwords."""
         row, compose = self.row_of(word), self.table.compose
         if row is not None:
             return LexiconMatch(self.table.words[row], np.asarray(self.table.matrix[row], np.float32), (row,))
@@ -311,12 +309,10 @@ class Lexicon:
         self, rows: np.ndarray, scores: np.ndarray, excluded: Sequence[int], top: int
     ) -> tuple[NeighborWord, ...]:
         words, counts = self.table.words, self.table.counts
-        candidates = (
-            (row, score) for row, score in zip(map(int, rows), scores.tolist(), strict=True) if row not in excluded
-        )
+        pairs = zip(map(int, rows), scores.tolist(), strict=True)
+        candidates = islice(((row, score) for row, score in pairs if row not in excluded), top)
         return tuple(
-            NeighborWord(words[row], score, None if counts is None else int(counts[row]))
-            for row, score in islice(candidates, top)
+            NeighborWord(words[row], score, None if counts is None else int(counts[row])) for row, score in candidates
         )
 
 
@@ -342,7 +338,7 @@ def _require_positive_top(top: int) -> None:
         raise InputError(f"--top is {top}", hint="ask for at least one word")
 
 
-# --- Many analogies at once, for evaluation ---
+# --- Batches of analogies, for evaluation ---
 
 ANALOGY_BATCH = 128  # analogies scored per block
 MAX_BLOCK_WORDS = 2048  # candidate words per block
@@ -398,19 +394,19 @@ class WordMatches:
 
 
 class WordMatcher:
-    """Looks up the words of texts in a table: tokenized, phrases merged, missing words composed of subwords.
+    """Looks up the words of texts in a table: merges phrases, and composes missing words from subwords.
 
-    phrases  phrases that have their own rows (new york), if any
+    phrases  phrases with rows of their own (new york), if any
     """
 
     def __init__(self, table: WordVectors, tokenizer: Tokenizer, phrases: PhraseTable | None = None) -> None:
         self.table, self.tokenizer = table, tokenizer
         self.phrases = PhraseTable.empty(tokenizer.vocab_size) if phrases is None else phrases
-        self.composed_vectors: list[np.ndarray] = []  # composed vectors; their rows follow the table's
+        self.composed_vectors: list[np.ndarray] = []  # their rows follow those of the table
         self._composed_rows: dict[str, int] = {}
 
     def find_words(self, text: str) -> list[str]:
-        """The words of one text: as in the vocabulary, or as written if out of vocabulary."""
+        """The words of one text; out-of-vocabulary words as written."""
         text = replace_surrogates(text)
         encoding = self.tokenizer.encode(text)
         ids, _ = self.phrases.join(encoding.ids, np.array([len(encoding.ids)]))
@@ -422,7 +418,7 @@ class WordMatcher:
         ]
 
     def match_words(self, texts: Sequence[str], *, spans: bool = False) -> WordMatches:
-        """The words of all texts; out-of-vocabulary words are looked up as written."""
+        """The words of all texts as rows; out-of-vocabulary words are looked up as written."""
         texts = [replace_surrogates(text) for text in texts]
         token_ids, token_counts = self.tokenizer.encode_many(texts)
         ids, counts = self.phrases.join(token_ids, token_counts.astype(np.int64))
@@ -463,7 +459,7 @@ class WordMatcher:
         return np.array(sizes, np.int64)
 
     def _lookup_or_compose(self, word: str) -> int:
-        """Row of a word that is not a token: another spelling, or composed once and cached."""
+        """Row of a word that is not a token: of another spelling, or of a composed vector, which is cached."""
         row = self.table.row_of(word)
         if row is not None or self.table.compose is None:
             return NO_WORD if row is None else row

@@ -1,4 +1,4 @@
-"""Phrase detection (New York, 人工 智能) and word2vec over words and phrases."""
+"""Phrase detection (New York, 人工 智能), and merging phrases into tokens (Mikolov et al. 2013)."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import numpy as np
 from forebear.data.corpus.subset import Subset
 
 TOKENS_PER_BLOCK = 1 << 22  # tokens whose pairs are counted per block
-MIN_PAIR_COUNT = 5  # minimum count of a phrase; also subtracted from its count (discount)
-SCORE_THRESHOLD = 100.0  # ratio to the expected count; halved with each pass
+MIN_PAIR_COUNT = 5  # minimum count of a phrase, and the discount in its score
+SCORE_THRESHOLD = 100.0  # minimum ratio to the expected count; halved with each pass
 
 
 @dataclass(frozen=True, eq=False)
 class PhraseTable:
-    """Pairs of ids that form a phrase: pair k has the id `vocabulary + k`, and may be part of a later pair.
+    """Pairs of ids that form a phrase: pair k has the id `vocab_size + k`, and may be part of a later pair.
 
     `pairs` (P, 2) are in order of detection; `passes` is the number of pairs known after each pass over the text.
     """
 
-    vocabulary: int
+    vocab_size: int
     pairs: np.ndarray
     passes: tuple[int, ...] = ()
 
     @classmethod
-    def empty(cls, vocabulary: int) -> PhraseTable:
-        return cls(vocabulary, np.zeros((0, 2), np.int64))
+    def empty(cls, vocab_size: int) -> PhraseTable:
+        return cls(vocab_size, np.zeros((0, 2), np.int64))
 
     @property
     def size(self) -> int:
         """Vocabulary size with phrases."""
-        return self.vocabulary + len(self.pairs)
+        return self.vocab_size + len(self.pairs)
 
     def join(self, tokens: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Merge every phrase into one token, from the left: in a b c, with both pairs known, a b wins."""
@@ -48,7 +48,7 @@ class PhraseTable:
         for end in self.passes:
             keys = _pair_keys(self.pairs[start:end, 0], self.pairs[start:end, 1])
             order = np.argsort(keys)
-            passes.append((keys[order], (self.vocabulary + start + order).astype(np.int32)))
+            passes.append((keys[order], (self.vocab_size + start + order).astype(np.int32)))
             start = end
         return passes
 
@@ -63,7 +63,7 @@ class PhraseTable:
     def learn(self, source: Subset, is_excluded: np.ndarray, min_count: int = 1) -> PhraseTable:
         """A table extended by one pass: pairs that are more frequent in the merged text than expected.
 
-        is_excluded  (V + 1,) whether an id is not a word; the last entry stands for all phrases
+        is_excluded  (V + 1,) whether an id is not a word; the last entry applies to all phrases
         min_count    minimum count of a pair, if above MIN_PAIR_COUNT
         """
         counts, keys, pair_counts = self._count_pairs(source)
@@ -71,18 +71,13 @@ class PhraseTable:
         is_selected = pair_counts >= max(MIN_PAIR_COUNT, min_count)
         for ids in (first, second):
             is_selected &= ~is_excluded[np.minimum(ids, len(is_excluded) - 1)]
-        keys = keys[is_selected]
-        pair_counts = pair_counts[is_selected]
-        first = first[is_selected]
-        second = second[is_selected]
+        keys, pair_counts, first, second = (array[is_selected] for array in (keys, pair_counts, first, second))
         expected = counts[first] * counts[second].astype(np.float64)
         score = (pair_counts - MIN_PAIR_COUNT) * float(counts.sum()) / expected
         new_pairs = np.flatnonzero(score > SCORE_THRESHOLD / 2 ** len(self.passes))
-        new_pairs = new_pairs[
-            np.lexsort((keys[new_pairs], -pair_counts[new_pairs]))
-        ]  # by falling frequency, as in a vocabulary
+        new_pairs = new_pairs[np.lexsort((keys[new_pairs], -pair_counts[new_pairs]))]  # by descending frequency
         pairs = np.concatenate((self.pairs, np.stack((first[new_pairs], second[new_pairs]), axis=1)))
-        return PhraseTable(self.vocabulary, pairs, (*self.passes, len(pairs)))
+        return PhraseTable(self.vocab_size, pairs, (*self.passes, len(pairs)))
 
     def count(self, source: Subset) -> np.ndarray:
         """(size,) counts of each word and phrase in a text."""

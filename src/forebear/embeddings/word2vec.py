@@ -28,9 +28,9 @@ MIN_COMPILED_WORDS = 2000  # words; for fewer, loading numba takes longer than p
 class Subwords:
     """Character n-grams of "<word>", hashed as in fastText, so that tables can be exchanged.
 
-    shortest, longest  length of an n-gram in characters, boundary marks included
+    shortest, longest  length of an n-gram in characters, boundary markers included
     buckets            rows that n-grams are hashed into
-    han                also use single Chinese characters and pairs of them, which have a meaning of their own
+    han                also use single Chinese characters and pairs of them, which are meaningful units
     """
 
     shortest: int = 3
@@ -52,9 +52,7 @@ class Subwords:
         ngrams = []
         for start in range(size):
             for length in range(1, min(max(self.longest, 2), size - start) + 1):
-                is_boundary = length == 1 and (
-                    start == 0 or start == size - 1
-                )  # "<" and ">" alone carry no information
+                is_boundary = length == 1 and start in (0, size - 1)  # "<" and ">" alone carry no information
                 is_chinese = length <= 2 and is_han_char[start : start + length].all()
                 if (self.shortest <= length <= self.longest and not is_boundary) or is_chinese:
                     ngrams.append(marked[start : start + length])
@@ -109,8 +107,7 @@ def subword_rows(subwords: Subwords, words: Sequence[str] | None, vocab_size: in
 class Word2VecModel:
     """Word vectors that predict each context word (skip-gram) or are predicted by the mean context (CBOW).
 
-    vocabulary    vocabulary size
-    never         ids that are skipped, as if they were not in the text
+    excluded_ids  ids that are skipped, as if they were not in the text
     width         embedding size
     window        maximum number of context words to each side; the actual number is sampled for each word
     architecture  "skipgram": each context word predicts the word; "cbow": the mean of the context does
@@ -127,8 +124,8 @@ class Word2VecModel:
     def __init__(
         self,
         *,
-        vocabulary: int,
-        never: Iterable[int],
+        vocab_size: int,
+        excluded_ids: Iterable[int],
         width: int,
         window: int,
         architecture: str,
@@ -139,7 +136,7 @@ class Word2VecModel:
         subwords: Subwords | None = None,
         words: Sequence[str] | None = None,
     ) -> None:
-        self.vocabulary, self.width, self.window = vocabulary, width, window
+        self.vocab_size, self.width, self.window = vocab_size, width, window
         self.architecture, self.output, self.negatives = architecture, output, negatives
         for name, choices in CHOICES.items():
             require_choice(name, getattr(self, name), choices)
@@ -147,29 +144,29 @@ class Word2VecModel:
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}", hint=f"choose a {name} of 1 or more")
         self.sample, self.power, self.subwords = sample, power, subwords
-        self.allowed = np.ones(vocabulary, bool)
-        self.allowed[list(never)] = False
+        self.allowed = np.ones(vocab_size, bool)
+        self.allowed[list(excluded_ids)] = False
         self.notes: list[str] = []
         self._words = words or ()
-        self._subword_rows = None if subwords is None else subword_rows(subwords, words, vocabulary)
-        rows = vocabulary + (subwords.buckets if subwords else 0)
+        self._subword_rows = None if subwords is None else subword_rows(subwords, words, vocab_size)
+        rows = vocab_size + (subwords.buckets if subwords else 0)
         self._inputs = aligned_table(rows, width)
-        self._outputs = aligned_table(vocabulary if output == "negatives" else max(vocabulary - 1, 1), width)
-        self.prepass(np.zeros(vocabulary, np.int64))
+        self._outputs = aligned_table(vocab_size if output == "negatives" else max(vocab_size - 1, 1), width)
+        self.prepass(np.zeros(vocab_size, np.int64))
 
     # -- training
 
     def prepass(self, counts: np.ndarray) -> None:
-        """Take the (V,) counts of each id in the training text."""
-        if counts.shape != (self.vocabulary,):
-            raise ForebearError(f"counts of shape {counts.shape} for {self.vocabulary} ids")
+        """Set the (V,) counts of each id in the training text."""
+        if counts.shape != (self.vocab_size,):
+            raise ForebearError(f"counts of shape {counts.shape} for {self.vocab_size} ids")
         self.counts = counts.astype(np.int64)
         self._keep_probs = keep_probabilities(self.counts, self.sample, self.allowed)
         self._cached_variant: Any = None
 
     @property
     def _variant(self) -> Any:
-        """Settings of the kernel; built at first use, because a Huffman tree or a sample stream takes time."""
+        """Settings of the kernel; built on first use, because a Huffman tree or a table of negatives takes time."""
         if self._cached_variant is None:
             self._cached_variant = word2vec_variant(
                 self.counts,
@@ -194,9 +191,9 @@ class Word2VecModel:
         return self._keep_probs, self._variant
 
     def initialize(self, seed: int) -> None:
-        """Initialize inputs uniformly in ±1/width as gensim does, outputs with 0.
+        """Initialize inputs uniformly in ±1/width as in gensim, and outputs with 0.
 
-        word2vec.c uses half this range, with which CBOW solves fewer analogies after a few epochs on a small text.
+        With half this range, as in word2vec.c, CBOW solves fewer analogies after a few epochs on a small text.
         """
         rng = np.random.default_rng(seed)
         shape = (len(self._inputs), self.width)
@@ -243,7 +240,7 @@ class Word2VecModel:
             np.ascontiguousarray(tokens, np.int32), np.asarray(lengths, np.int64), self._keep_probs, EVALUATION_KEY
         )
         variant = self._variant
-        inputs = self._inputs[: self.vocabulary] if self._subword_rows is None else self.matrix
+        inputs = self._inputs[: self.vocab_size] if self._subword_rows is None else self.matrix
         if self.output == "negatives" and not variant.max_targets:  # no counts yet
             return 0.0, 0
         mean = self.architecture == "cbow"
@@ -252,8 +249,8 @@ class Word2VecModel:
         )
 
     def _check(self, tokens: np.ndarray, lengths: np.ndarray) -> None:
-        if len(tokens) and not 0 <= tokens.min() <= tokens.max() < self.vocabulary:
-            raise InputError(f"the text holds ids outside 0 to {self.vocabulary - 1}")
+        if len(tokens) and not 0 <= tokens.min() <= tokens.max() < self.vocab_size:
+            raise InputError(f"the text holds ids outside 0 to {self.vocab_size - 1}")
         if int(lengths.sum()) != len(tokens):
             raise ForebearError(f"rows of {int(lengths.sum())} ids in all, but there are {len(tokens)}")
 
@@ -265,7 +262,7 @@ class Word2VecModel:
         return {"inputs": inputs, "outputs": outputs, "counts": self.counts.copy()}
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Load such a state; a missing, extra or misshapen array raises an error with its name."""
+        """Load such a state; raise ForebearError for a missing, extra or misshapen array."""
         require_state("word2vec", arrays, self.arrays())
         self._inputs[:, : self.width] = arrays["inputs"]
         self._outputs[:, : self.width] = arrays["outputs"]
@@ -277,10 +274,10 @@ class Word2VecModel:
     def matrix(self) -> np.ndarray:
         """(V, width) word vectors by id."""
         if self._subword_rows is None:
-            return self._inputs[: self.vocabulary, : self.width]
+            return self._inputs[: self.vocab_size, : self.width]
         indptr, rows = self._subword_rows
-        vectors = np.empty((self.vocabulary, self.width), np.float32)
-        for begin in range(0, self.vocabulary, COMPOSE_BATCH):  # all rows of all words might not fit in memory
+        vectors = np.empty((self.vocab_size, self.width), np.float32)
+        for begin in range(0, self.vocab_size, COMPOSE_BATCH):  # all rows of all words might not fit in memory
             ends = indptr[begin : begin + COMPOSE_BATCH + 1]
             parts = self._inputs[rows[ends[0] : ends[-1]], : self.width]
             sums = np.add.reduceat(parts, ends[:-1] - ends[0])
@@ -290,9 +287,9 @@ class Word2VecModel:
     def compose_vector(self, word: str) -> np.ndarray | None:
         """A vector for an out-of-vocabulary word from its n-grams; None if no known word has any of them."""
         if self.subwords is None or not any(ngram in self._bounded_words for ngram in self.subwords.ngrams(word)):
-            return None  # the hashed rows would be those of other n-grams
+            return None  # its buckets would hold other n-grams
         _, rows = self.subwords.bucket_rows([word])
-        return self._inputs[rows + self.vocabulary, : self.width].mean(0)
+        return self._inputs[rows + self.vocab_size, : self.width].mean(0)
 
     @cached_property
     def _bounded_words(self) -> str:
@@ -305,12 +302,17 @@ class Word2VecModel:
 
     def describe(self) -> dict[str, Any]:
         """Settings as JSON values."""
-        names = ("architecture", "output", "vocabulary", "width", "window", "sample", "power", "notes")
-        return {name: getattr(self, name) for name in names} | {
-            "negatives": self.negatives if self.output == "negatives" else None,
-            "subwords": None if self.subwords is None else vars(self.subwords).copy(),
-            "tokens": int(self.counts.sum()),
-        }
+        settings = {"architecture": self.architecture, "output": self.output, "vocabulary": self.vocab_size}
+        names = ("width", "window", "sample", "power", "notes")
+        return (
+            settings
+            | {name: getattr(self, name) for name in names}
+            | {
+                "negatives": self.negatives if self.output == "negatives" else None,
+                "subwords": None if self.subwords is None else vars(self.subwords).copy(),
+                "tokens": int(self.counts.sum()),
+            }
+        )
 
 
 # --- Huffman tree for hierarchical softmax ---
@@ -318,10 +320,10 @@ class Word2VecModel:
 
 @dataclass(frozen=True, eq=False)
 class HuffmanTree:
-    """Each word's path from the root: nodes path_nodes[indptr[w]:indptr[w + 1]], with the code (branches) taken there.
+    """Each word's path from the root: nodes path_nodes[indptr[w]:indptr[w + 1]], with the branch taken at each (code).
 
     indptr      (V + 1,) int64; words outside the tree have an empty path
-    path_nodes  int32 numbers of inner nodes, the root first
+    path_nodes  int32 ids of inner nodes, the root first
     path_codes  uint8, 0 or 1
     """
 
@@ -331,7 +333,7 @@ class HuffmanTree:
 
 
 def huffman_tree(counts: np.ndarray, allowed: np.ndarray) -> HuffmanTree:
-    """Huffman tree over the allowed ids; a count of 0 is taken as 1."""
+    """Huffman tree over the allowed ids; counts are at least 1."""
     leaves = np.flatnonzero(allowed)
     weights = np.maximum(counts[leaves], 1).astype(np.int64)
     order = np.argsort(weights, kind="stable")
@@ -354,7 +356,7 @@ def build_tree_kernel(weights):
     node_weights = np.empty(max(2 * num_leaves - 1, 1), np.int64)
     node_weights[:num_leaves] = weights
     parents, codes = np.full(len(node_weights), -1, np.int64), np.zeros(len(node_weights), np.uint8)
-    leaf, inner = 0, num_leaves  # both queues are sorted: merged nodes never get lighter
+    leaf, inner = 0, num_leaves  # both queues are sorted: each merged node is at least as heavy as the one before
     for parent in range(num_leaves, 2 * num_leaves - 1):
         node_weights[parent] = 0
         for code in range(2):
@@ -391,7 +393,7 @@ def tree_paths_kernel(parents, codes, num_leaves):
 
 # --- Settings of the training kernel ---
 
-CHANCE_FACTOR = 8  # tuned: with it, deterministic training is as good as free-running, from 20 to 20,000 words
+SAMPLED_ROW_FACTOR = 8  # tuned: deterministic training is as good as Hogwild, from 20 to 20,000 words
 
 
 def word2vec_variant(
@@ -423,10 +425,10 @@ def word2vec_variant(
         lengths = np.diff(tree.indptr)
         max_outputs, mean_outputs = int(lengths.max(initial=0)), float(word_rates @ lengths)
         output_updates = np.bincount(tree.path_nodes, np.repeat(word_rates, lengths), 1)
-    chance_factor = CHANCE_FACTOR if negatives else 0
+    sampled_row_factor = SAMPLED_ROW_FACTOR if negatives else 0
     max_updates = max(
-        max_row_updates(output_updates, output_updates, chance_factor),
-        mean_outputs * max_row_updates(shared_updates(word_rates, subwords), word_rates, chance_factor),
+        max_row_updates(output_updates, output_updates, sampled_row_factor),
+        mean_outputs * max_row_updates(shared_updates(word_rates, subwords), word_rates, sampled_row_factor),
     )
     targets = OutputTargets(stream, negatives, tree.indptr, tree.path_nodes, tree.path_codes)
     return Word2VecVariant(
@@ -434,16 +436,16 @@ def word2vec_variant(
     )
 
 
-def max_row_updates(updates: np.ndarray, word_rates: np.ndarray, chance_factor: float) -> float:
-    """The update rate of the busiest row, or `chance_factor` times that of a randomly seen row if that is higher.
+def max_row_updates(updates: np.ndarray, word_rates: np.ndarray, sampled_row_factor: float) -> float:
+    """The update rate of the busiest row, or `sampled_row_factor` times that of a randomly sampled row if it is higher.
 
-    In a text of few words no row is much busier than others, but all are pushed the same way: away from the negatives.
+    With a small vocabulary no row is much busier than others, but all are pushed away from the negatives.
     """
-    return max(updates.max(initial=0), chance_factor * float(updates @ word_rates) / max(word_rates.sum(), 1))
+    return max(updates.max(initial=0), sampled_row_factor * float(updates @ word_rates) / max(word_rates.sum(), 1))
 
 
 def shared_updates(word_rates: np.ndarray, subwords: tuple[np.ndarray, np.ndarray] | None) -> np.ndarray:
-    """Update rate of each word's vector: by its own occurrences, and partly by words that share its subword rows."""
+    """Update rate of each word's vector: from its own occurrences, and from words that share its subword rows."""
     if subwords is None:
         return word_rates
     indptr, rows = subwords

@@ -1,4 +1,4 @@
-"""word2vec over a text whose frequent phrases are joined to single words first (Mikolov et al. 2013)."""
+"""word2vec on a text whose frequent phrases are first merged into tokens (Mikolov et al. 2013)."""
 
 from __future__ import annotations
 
@@ -21,19 +21,17 @@ if TYPE_CHECKING:
 
 
 MAX_LISTED_PHRASES = 5  # phrases listed in the note
-
-
 ModelFactory = Callable[[Sequence[str]], Word2VecModel]
 
 
 class PhraseModel:
     """Merges the phrases of every batch and trains a word2vec model on the result.
 
-    make_model  builds the model for a vocabulary, once the phrases are known
-    tokens      tokens by id
-    never       ids that are not words
-    passes      passes of phrase detection; 0: no phrases
-    min_count   minimum count of a phrase
+    make_model    builds the model for a vocabulary, once the phrases are known
+    tokens        tokens by id
+    excluded_ids  ids that are not words
+    passes        passes of phrase detection; 0: no phrases
+    min_count     minimum count of a phrase
     """
 
     heads = ("around",)
@@ -41,11 +39,17 @@ class PhraseModel:
     update_rule = "each pair moves its rows at once"
 
     def __init__(
-        self, make_model: ModelFactory, *, tokens: Sequence[str], never: Iterable[int], passes: int, min_count: int = 1
+        self,
+        make_model: ModelFactory,
+        *,
+        tokens: Sequence[str],
+        excluded_ids: Iterable[int],
+        passes: int,
+        min_count: int = 1,
     ) -> None:
         self._make_model, self._tokens, self._passes, self._phrase_min_count = make_model, tokens, passes, min_count
-        self._is_excluded = np.zeros(len(tokens) + 1, bool)  # the last entry stands for all phrases
-        self._is_excluded[list(never)] = True
+        self._is_excluded = np.zeros(len(tokens) + 1, bool)  # the last entry applies to all phrases
+        self._is_excluded[list(excluded_ids)] = True
         self.phrases = PhraseTable.empty(len(tokens))
         self.model = make_model(tokens)
         self.notes: list[str] = []
@@ -66,7 +70,7 @@ class PhraseModel:
 
     @property
     def nothing(self) -> float:
-        """Loss of untrained vectors: ln 2 for each negative, or for each turn of the path."""
+        """Loss of untrained vectors: ln 2 for each target, or for each branch of the path."""
         return self.model.mean_outputs * math.log(2)
 
     def _set_phrases(self, phrases: PhraseTable) -> None:
@@ -77,16 +81,16 @@ class PhraseModel:
 
     # -- training
 
-    def prepass(self, source: Subset, given: Mapping[str, np.ndarray] | None = None) -> None:
-        """Detect phrases and count words; with an earlier run (`given`), use its phrases and add its counts."""
-        phrases = PhraseTable.empty(len(self._tokens)) if given is None else self._earlier_phrases(given)
-        if given is None:
+    def prepass(self, source: Subset, earlier: Mapping[str, np.ndarray] | None = None) -> None:
+        """Detect phrases and count words; with the arrays of an earlier run, use its phrases and add its counts."""
+        phrases = PhraseTable.empty(len(self._tokens)) if earlier is None else self._earlier_phrases(earlier)
+        if earlier is None:
             for _ in range(self._passes):
                 phrases = phrases.learn(source, self._is_excluded, self._phrase_min_count)
         self._set_phrases(phrases)
         counts = phrases.count(source)
-        if given is not None:
-            counts[self._rows_for(given)] += given["counts"]
+        if earlier is not None:
+            counts[self._rows_for(earlier)] += earlier["counts"]
         self.model.prepass(counts)
         if self._passes:
             self.notes.append(self._phrase_note())
@@ -115,36 +119,36 @@ class PhraseModel:
     def initialize(self, seed: int) -> None:
         self.model.initialize(seed)
 
-    def warm_start(self, given: Mapping[str, np.ndarray]) -> None:
-        """Take the vectors of a run whose words are the first of ours; new words keep their initial values."""
-        current, rows = self.model.arrays(), self._rows_for(given)
-        num_bucket_rows = len(given["inputs"]) - len(rows)  # n-gram rows follow all words
-        if given["inputs"].shape[1] != self.width or num_bucket_rows != len(current["inputs"]) - self.phrases.size:
+    def warm_start(self, earlier: Mapping[str, np.ndarray]) -> None:
+        """Take the vectors of a run whose words are the first of this model; new words keep their initial values."""
+        current, rows = self.model.arrays(), self._rows_for(earlier)
+        num_bucket_rows = len(earlier["inputs"]) - len(rows)  # n-gram rows follow all words
+        if earlier["inputs"].shape[1] != self.width or num_bucket_rows != len(current["inputs"]) - self.phrases.size:
             raise ForebearError("the vectors to go on from have another shape", hint="leave out --width and --subwords")
-        current["inputs"][rows] = given["inputs"][: len(rows)]
+        current["inputs"][rows] = earlier["inputs"][: len(rows)]
         if num_bucket_rows:
-            current["inputs"][-num_bucket_rows:] = given["inputs"][len(rows) :]
+            current["inputs"][-num_bucket_rows:] = earlier["inputs"][len(rows) :]
         if self.model.output == "negatives":
-            current["outputs"][rows] = given["outputs"]
-        elif np.array_equal(current["counts"], given["counts"]):
-            current["outputs"][:] = given["outputs"]
+            current["outputs"][rows] = earlier["outputs"]
+        elif np.array_equal(current["counts"], earlier["counts"]):
+            current["outputs"][:] = earlier["outputs"]
         else:
             self.notes.append("with other counts the tree is another one: what its turns knew begins from nothing")
         self.model.load(current)
 
-    def _earlier_phrases(self, given: Mapping[str, np.ndarray]) -> PhraseTable:
+    def _earlier_phrases(self, earlier: Mapping[str, np.ndarray]) -> PhraseTable:
         """The phrases of an earlier run, with ids shifted to the current vocabulary."""
-        if "phrases" not in given:
+        if "phrases" not in earlier:
             return PhraseTable.empty(len(self._tokens))
-        vocab_size = len(given["counts"]) - len(given["phrases"])
-        pairs = given["phrases"]
+        vocab_size = len(earlier["counts"]) - len(earlier["phrases"])
+        pairs = earlier["phrases"]
         pairs = np.where(pairs < vocab_size, pairs, pairs + len(self._tokens) - vocab_size)
-        return PhraseTable(len(self._tokens), pairs, tuple(given["passes"].tolist()))
+        return PhraseTable(len(self._tokens), pairs, tuple(earlier["passes"].tolist()))
 
-    def _rows_for(self, given: Mapping[str, np.ndarray]) -> np.ndarray:
+    def _rows_for(self, earlier: Mapping[str, np.ndarray]) -> np.ndarray:
         """Current rows of the words and phrases of an earlier run."""
-        num_phrases = len(given["phrases"]) if "phrases" in given else 0
-        num_words = len(given["counts"]) - num_phrases
+        num_phrases = len(earlier["phrases"]) if "phrases" in earlier else 0
+        num_words = len(earlier["counts"]) - num_phrases
         return np.concatenate((np.arange(num_words), len(self._tokens) + np.arange(num_phrases)))
 
     def train_batch(
@@ -160,7 +164,7 @@ class PhraseModel:
         return self.model.evaluate(*self._join_batch(batch))
 
     def windows(self, batch: Batch, *, rate: float, moment: tuple[int, int], num_windows: int) -> list[dict[str, Any]]:
-        """The first non-empty training windows of a batch as words, as one free-running thread samples them."""
+        """The first non-empty training windows of a batch as words, as one Hogwild thread samples them."""
         from forebear.kernels.word2vec import TokenRuns, draw_windows
         from forebear.kernels.word2vec_sampling import hash_seeds, subsample
 
@@ -174,24 +178,14 @@ class PhraseModel:
         states = hash_seeds(moment, min(len(starts) - 1, -(-2 * num_windows // chunk_size)))
         text = TokenRuns(tokens, ends, states, starts)
         windows: list[dict[str, Any]] = []
-        draw_python: Any = getattr(draw_windows, "py_func")  # noqa: B009 - what was compiled remembers what it was made of
+        draw_python: Any = getattr(draw_windows, "py_func")  # noqa: B009 - the Python function of the kernel
         for chunk in range(len(text.states)):
             window_batch = variant.allocate_windows(chunk_size)
-            draw_python(
-                text,
-                variant.targets,
-                variant.window,
-                chunk,
-                window_batch,
-                0,
-                variant.targets_per_word,
-                variant.target_block,
-            )
-            for index in range(min(chunk_size, len(tokens) - chunk * chunk_size)):
-                if window_batch.blocks[index]:
-                    windows.append(
-                        _describe_window(names, tokens, chunk * chunk_size + index, window_batch, index, variant)
-                    )
+            layout = 0, variant.targets_per_word, variant.target_block
+            draw_python(text, variant.targets, variant.window, chunk, window_batch, *layout)
+            for index in np.flatnonzero(window_batch.blocks[: len(tokens) - chunk * chunk_size]).tolist():
+                position = chunk * chunk_size + index
+                windows.append(_describe_window(names, tokens, position, window_batch, index, variant))
         return windows[:num_windows]
 
     def _join_batch(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
@@ -226,7 +220,7 @@ class PhraseModel:
         return self.model.matrix[: len(self._tokens)]
 
     def word_table(self, tokens: Sequence[str]) -> WordVectors:
-        """Vectors of every word and phrase with enough counts, by falling frequency."""
+        """Vectors of the words and phrases with enough counts, by descending frequency."""
         names = [*tokens, *self.phrases.phrase_names(tokens)]
         is_excluded = self._is_excluded[np.minimum(np.arange(len(names)), len(tokens))]
         rows = np.flatnonzero((self.model.counts >= self._min_count) & ~is_excluded)

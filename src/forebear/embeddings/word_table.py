@@ -26,7 +26,7 @@ Compose = Callable[[str], "np.ndarray | None"]
 class WordVectors:
     """Words and their vectors, however they were trained.
 
-    words    the word of each row, by falling frequency if known; unique
+    words    the word of each row, by descending frequency if known; unique
     matrix   (N, D) float32; may be memory-mapped
     counts   (N,) word counts, or None if unknown
     compose  returns a vector for an out-of-vocabulary word (from its subwords), or None
@@ -56,7 +56,7 @@ class WordVectors:
         return {word: row for row, word in enumerate(self.words)}
 
     def row_of(self, word: str) -> int | None:
-        """The row of a word as written, or else lowercased."""
+        """The row of a word as written, otherwise lowercased."""
         row = self.rows.get(word)
         return self.rows.get(word.lower()) if row is None else row
 
@@ -74,7 +74,7 @@ class WordVectors:
         return self.words[0] if self.words else None
 
     def vector(self, word: str) -> np.ndarray | None:
-        """(D,) the vector of a word: its row, or composed of its subwords; None if it has none."""
+        """(D,) the vector of a word: its row, or composed from its subwords; None if there is none."""
         row = self.row_of(word)
         if row is not None:
             return np.asarray(self.matrix[row], np.float32)
@@ -85,20 +85,16 @@ class WordVectors:
 
 
 class _UntrainedModel:
-    """Word vectors that no loss is minimized for.
-
-    vocabulary  vocabulary size
-    never       ids that are not words
-    """
+    """Word vectors that are not trained; `excluded_ids` are not words."""
 
     heads = ()
     training_state_size = 0
     nothing: float | None = None  # loss of untrained vectors, if known
     loss = "there is none: nothing is predicted"
 
-    def __init__(self, *, vocabulary: int, never: Iterable[int]) -> None:
-        self.is_word = np.ones(vocabulary, bool)
-        self.is_word[list(never)] = False
+    def __init__(self, *, vocab_size: int, excluded_ids: Iterable[int]) -> None:
+        self.is_word = np.ones(vocab_size, bool)
+        self.is_word[list(excluded_ids)] = False
         self.notes: list[str] = []
 
     def training_state(self) -> dict[str, np.ndarray]:
@@ -110,11 +106,11 @@ class PretrainedVectors(_UntrainedModel):
 
     update_rule = "no descent: the vectors are from elsewhere"
 
-    def __init__(self, *, vocabulary: int, never: Iterable[int], width: int) -> None:
+    def __init__(self, *, vocab_size: int, excluded_ids: Iterable[int], width: int) -> None:
         if width < 1:
             raise InputError(f"width is {width}", hint="give 1 or more")
-        super().__init__(vocabulary=vocabulary, never=never)
-        self.vocabulary, self.width = vocabulary, width
+        super().__init__(vocab_size=vocab_size, excluded_ids=excluded_ids)
+        self.vocab_size, self.width = vocab_size, width
         self._vectors: np.ndarray | None = None  # of words only, by id
         self.counts: np.ndarray | None = None
 
@@ -136,21 +132,21 @@ class PretrainedVectors(_UntrainedModel):
             raise ForebearError("this model was not given its vectors yet")
         return self._vectors
 
-    # -- learning
+    # -- training
 
-    def prepass(self, source: object, given: object = None) -> NoReturn:
+    def prepass(self, source: object, earlier: object = None) -> NoReturn:
         """Raise InputError: fixed vectors cannot be trained."""
         hint = "to learn, begin from nothing, with --output negatives or tree"
         raise InputError("output 'given' means vectors from elsewhere: there is nothing to learn", hint=hint)
 
-    # -- its state
+    # -- state
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Vectors of words, and their counts if known."""
         return {"vectors": self.vectors} | ({} if self.counts is None else {"counts": self.counts})
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Load such a state; a missing, extra or misshapen array raises an error with its name."""
+        """Load such a state; raise ForebearError for a missing, extra or misshapen array."""
         names = {"vectors", "counts"} if "counts" in arrays else {"vectors"}
         require_names("given vectors", arrays, names)
         self.set_vectors(arrays["vectors"], arrays.get("counts"))
@@ -160,12 +156,12 @@ class PretrainedVectors(_UntrainedModel):
     @cached_property
     def matrix(self) -> np.ndarray:
         """(V, width) vectors by id."""
-        rows = np.zeros((self.vocabulary, self.width), np.float32)
+        rows = np.zeros((self.vocab_size, self.width), np.float32)
         rows[self.is_word] = self.vectors
         return rows
 
     def word_table(self, tokens: Sequence[str]) -> WordVectors:
-        """All words in their given order."""
+        """All words, by id."""
         return WordVectors([tokens[i] for i in np.flatnonzero(self.is_word).tolist()], self.vectors, self.counts)
 
     @property
@@ -174,7 +170,7 @@ class PretrainedVectors(_UntrainedModel):
 
     def describe(self) -> dict[str, Any]:
         """Settings as JSON values."""
-        return {"output": "given", "vocabulary": self.vocabulary, "words": len(self.vectors), "width": self.width}
+        return {"output": "given", "vocabulary": self.vocab_size, "words": len(self.vectors), "width": self.width}
 
 
 # --- One-hot vectors ---
@@ -196,7 +192,7 @@ class IdentityMatrix:
         return (np.arange(len(self)) == np.asarray(selected)[..., None]).astype(self.dtype)
 
     def cosines(self, unit_queries: np.ndarray, rows: slice | np.ndarray) -> np.ndarray:
-        """(Q, n) cosines of unit vectors with some rows: a selection of columns."""
+        """(Q, n) cosines of unit vectors with some rows, which are columns of the queries."""
         return unit_queries[:, rows]
 
     @property
@@ -209,9 +205,9 @@ class OnehotModel(_UntrainedModel):
 
     update_rule = "no descent: words are counted"
 
-    def __init__(self, *, vocabulary: int, never: Iterable[int]) -> None:
-        super().__init__(vocabulary=vocabulary, never=never)
-        self.counts = np.zeros(vocabulary, np.int64)
+    def __init__(self, *, vocab_size: int, excluded_ids: Iterable[int]) -> None:
+        super().__init__(vocab_size=vocab_size, excluded_ids=excluded_ids)
+        self.counts = np.zeros(vocab_size, np.int64)
 
     @property
     def width(self) -> int:
@@ -222,15 +218,15 @@ class OnehotModel(_UntrainedModel):
         """0: one-hot vectors have no parameters."""
         return 0
 
-    def prepass(self, source: object, given: object = None) -> None:
+    def prepass(self, source: object, earlier: object = None) -> None:
         """Nothing to do."""
 
     def initialize(self, seed: int) -> None:
         self.counts[:] = 0
 
-    def warm_start(self, given: Mapping[str, np.ndarray]) -> None:
+    def warm_start(self, earlier: Mapping[str, np.ndarray]) -> None:
         """Continue from the counts of an earlier run."""
-        self.counts[: len(given["counts"])] += given["counts"]
+        self.counts[: len(earlier["counts"])] += earlier["counts"]
 
     def train_batch(self, batch: Batch, **options: object) -> None:
         """Count the words of a batch."""

@@ -49,7 +49,7 @@ def build_word_table(pool: bytes, ids: np.ndarray) -> tuple[WordHashTable, int]:
     ends = np.flatnonzero(pool_bytes == NEWLINE)
     slots = np.full(1 << max(4, (2 * len(ids)).bit_length()), -1, np.int32)
     words = WordHashTable(pool_bytes, ends, ids.astype(np.int32), np.empty(len(ends), np.uint64), slots)
-    return words, int(compile_kernel(insert_words_kernel, bare=True)(words))
+    return words, int(compile_kernel(insert_words_kernel, allocates=False)(words))
 
 
 def parse_unigram_lines(
@@ -66,7 +66,7 @@ def parse_unigram_lines(
     pool = np.empty(len(text) - offset, np.uint8)
     unparsed = np.empty((MAX_UNPARSED, 2), np.int64)
     is_highest_order = backoffs is None
-    kernel = compile_kernel(parse_unigrams_kernel, bare=True, beside=(float_text,))
+    kernel = compile_kernel(parse_unigrams_kernel, allocates=False, inlined_modules=(float_text,))
     count, offset, pool_size, num_unparsed = kernel(
         text, offset, logs, logs if is_highest_order else backoffs, is_highest_order, pool, unparsed, POWERS_OF_TEN
     )
@@ -78,7 +78,7 @@ def parse_ngram_lines(
 ) -> tuple[int, int, np.ndarray]:
     """Parse lines of n words into rows (size, n), as `parse_unigram_lines` does."""
     unparsed, is_highest_order = np.empty((MAX_UNPARSED, 2), np.int64), backoffs is None
-    kernel = compile_kernel(parse_ngrams_kernel, bare=True, beside=(float_text,))
+    kernel = compile_kernel(parse_ngrams_kernel, allocates=False, inlined_modules=(float_text,))
     weights = logs if is_highest_order else backoffs
     count, offset, num_unparsed = kernel(
         text, offset, words, rows, logs, weights, is_highest_order, unparsed, POWERS_OF_TEN
@@ -272,7 +272,7 @@ def format_ngram_lines(
     lengths = np.diff(word_table.ends)
     capacity = int(sum(lengths[column].sum() for column in rows.T)) + len(rows) * (rows.shape[1] + 2 * MAX_NUMBER_BYTES)
     text, log_decimals = np.empty(capacity, np.uint8), decimals(logs)
-    kernel = compile_kernel(format_lines_kernel, bare=True)
+    kernel = compile_kernel(format_lines_kernel, allocates=False)
     num_bytes = kernel(
         text,
         word_table,
@@ -392,13 +392,13 @@ def check_ngram_prefixes(known: list[tuple[np.ndarray, np.ndarray]], rows: np.nd
         The first n-gram without its prefix and the first duplicate, -1 if there is none.
     """
     work = np.empty(ROWS_PER_BATCH, np.uint64), np.empty(ROWS_PER_BATCH, np.int64)
-    orphan = int(compile_kernel(find_orphan_kernel, bare=True)(*known[0], rows, work)) if known else -1
+    orphan = int(compile_kernel(find_orphan_kernel, allocates=False)(*known[0], rows, work)) if known else -1
     known.clear()  # before the next table is made, so that there is only one at a time
     if orphan >= 0:
         return orphan, -1
     slots = np.full(len(rows) * 4 // 3 + 1, NO_ROW, np.int64)
     known.append((rows, slots))
-    return -1, int(compile_kernel(insert_rows_kernel, bare=True)(rows, slots, work))
+    return -1, int(compile_kernel(insert_rows_kernel, allocates=False)(rows, slots, work))
 
 
 @inline_kernel

@@ -20,7 +20,7 @@ MIN_EXPONENT = -700.0  # lower exponents are clipped to this, where e^x is still
 ROUNDING_MAGIC = 6755399441055744.0  # 1.5 · 2^52: adding it rounds to an integer, held in the lowest bits
 LOG2_E, LN2_HIGH, LN2_LOW = 1.4426950408889634, 0.693147180369123816490, 1.90821492927058770002e-10
 # Fused multiply-add, in the same places on every run.
-_contracted_kernel = partial(compile_kernel, allowed=frozenset({"contract"}))
+_contracted_kernel = partial(compile_kernel, fastmath=frozenset({"contract"}))
 
 
 def padded_labels(num_labels: int) -> int:
@@ -32,7 +32,7 @@ def padded_labels(num_labels: int) -> int:
 def emission_scores_kernel(features, offsets, labels, weights, first, last, scores):
     """Write the scores (last - first, K) of the labels of each word, given its features (N, T); -1: no feature.
 
-    The weights of feature f are weights[offsets[f] : offsets[f + 1]], for the labels given beside them, or for all K.
+    The weights of feature f are weights[offsets[f] : offsets[f + 1]], for the labels at the same offsets, or for all K.
     """
     width = scores.shape[1]
     for word in range(first, last):
@@ -225,7 +225,7 @@ def forward_backward(
     expected: np.ndarray,
     edges: np.ndarray,
 ) -> float:
-    """Forward–backward with the expected transitions added up; `exp_transitions`: of transitions, starts, ends."""
+    """Forward–backward, adding to the expected transitions; `exp_transitions`: of transitions, starts and ends."""
     alpha, beta = np.empty_like(scores), np.empty_like(scores)
     transitions, start, end = exp_transitions
     transposed = np.ascontiguousarray(transitions.T)
@@ -238,7 +238,7 @@ def forward_backward(
 
 @compile_kernel
 def _viterbi(scores, lengths, transitions, start, end, backpointers, labels):
-    """Write the labels (n,) with the highest total of scores, transitions, start and end; the first of equal ones."""
+    """Write the labels (n,) with the highest total of scores, transitions, start and end; ties go to the first."""
     width = scores.shape[1]
     total, best_scores, best_previous = np.empty(width), np.empty(width), np.empty(width, np.int64)
     first = 0
@@ -276,7 +276,7 @@ def _viterbi(scores, lengths, transitions, start, end, backpointers, labels):
 def viterbi(
     scores: np.ndarray, lengths: np.ndarray, transitions: np.ndarray, start: np.ndarray, end: np.ndarray
 ) -> np.ndarray:
-    """(N,) the best label sequence of each sentence (Viterbi). Transitions, start and end are plain scores."""
+    """(N,) the best label sequence of each sentence (Viterbi). All arguments are scores, not exponentials."""
     arrays = [np.ascontiguousarray(array, np.float64) for array in (scores, transitions, start, end)]
     labels, backpointers = np.zeros(len(scores), np.int64), np.empty(scores.shape, np.int32)
     _viterbi(arrays[0], np.asarray(lengths, np.int64), *arrays[1:], backpointers, labels)

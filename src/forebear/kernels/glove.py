@@ -1,4 +1,4 @@
-"""GloVe's AdaGrad updates over a co-occurrence table: compiled loops and their numpy references.
+"""GloVe's AdaGrad updates over a co-occurrence table: compiled kernels and their numpy references.
 
 The layout of the rows of `words` and `contexts` is described in vector_tables.py.
 """
@@ -15,39 +15,39 @@ import numpy as np
 from forebear.kernels.jit import without_interrupts
 from forebear.kernels.simd import prefetch_row
 
-ROW_GROUPS = 16  # of rows, and of columns: no two blocks of the same turn share either
-PREFETCH_VALUES = 400  # numbers of vectors ahead of which rows are prefetched
-SAMPLE_EVERY = 16  # one entry in so many decides how rows and columns are grouped
-# Sums in any order, fused multiply-add, quotients and roots as estimates; but NaN stays NaN.
+ROW_GROUPS = 16  # groups of rows, and of columns; blocks of the same turn share neither
+PREFETCH_VALUES = 400  # how far ahead rows are prefetched, in values of the vectors before them
+SAMPLE_EVERY = 16  # one entry in so many is counted to balance the groups
+# Sums in any order, fused multiply-add, approximate quotients and roots; NaN stays NaN.
 FAST_MATH = {"reassoc", "contract", "arcp", "afn", "nsz"}
 
 
 # -- numpy reference
 
 
-def sweep_reference(
+def adagrad_pass_reference(
     order: np.ndarray,
     rows: np.ndarray,
     columns: np.ndarray,
-    logs: np.ndarray,
+    log_counts: np.ndarray,
     weights: np.ndarray,
     words: np.ndarray,
     contexts: np.ndarray,
     width: int,
-    rate: float,
+    learning_rate: float,
 ) -> float:
-    """Update in place from one entry after the other; returns the sum of the losses, each measured before its update.
+    """Update in place, entry by entry; returns the sum of the losses, each measured before its update.
 
-    The loss of an entry is ½ f (w·c + b + b' - log x)², and its gradient by w is f (…) c. AdaGrad divides a step by the
-    root of the sum of all earlier squared steps, which starts at 1.
+    The loss of an entry is ½ f (w·c + b + b' - log x)². Its gradient with respect to w is f (…) c. AdaGrad divides a
+    step by the root of the sum of all earlier squared steps, which starts at 1.
     """
     total = 0.0
     vector, squares, bias = slice(0, width), slice(width, 2 * width), 2 * width
     for entry in order.tolist():
         word, context = words[rows[entry]], contexts[columns[entry]]
-        error = word[vector] @ context[vector] + word[bias] + context[bias] - logs[entry]
+        error = word[vector] @ context[vector] + word[bias] + context[bias] - log_counts[entry]
         total += float(0.5 * weights[entry] * error * error)
-        step = rate * weights[entry] * error
+        step = learning_rate * weights[entry] * error
         steps = step * context[vector], step * word[vector]
         for row, row_step in zip((word, context), steps, strict=True):
             row[vector] -= row_step / np.sqrt(row[squares])
@@ -60,55 +60,63 @@ def sweep_reference(
 def batch_moments_reference(
     rows: np.ndarray,
     columns: np.ndarray,
-    logs: np.ndarray,
+    log_counts: np.ndarray,
     weights: np.ndarray,
     words: np.ndarray,
     contexts: np.ndarray,
     width: int,
 ) -> tuple[float, ...]:
-    """Σ f, Σ f p, Σ f l, Σ f p², Σ f p l and Σ f l² of the predictions p and the logarithms l. Nothing is updated."""
+    """Σ f, Σ f p, Σ f l, Σ f p², Σ f p l and Σ f l² of the predictions p and the log counts l, without updates."""
     word_rows, context_rows = words[rows].astype(np.float64), contexts[columns].astype(np.float64)
     biases = word_rows[:, 2 * width] + context_rows[:, 2 * width]
     predictions = (word_rows[:, :width] * context_rows[:, :width]).sum(axis=1) + biases
     return tuple(
         float((weights * values).sum())
-        for values in (1, predictions, logs, predictions * predictions, predictions * logs, logs * logs)
+        for values in (
+            1,
+            predictions,
+            log_counts,
+            predictions * predictions,
+            predictions * log_counts,
+            log_counts * log_counts,
+        )
     )
 
 
-def group_blocks_reference(rows: np.ndarray, columns: np.ndarray, words: int) -> tuple[np.ndarray, np.ndarray]:
+def group_blocks_reference(rows: np.ndarray, columns: np.ndarray, vocab_size: int) -> tuple[np.ndarray, np.ndarray]:
     """A blocked order of the entries (n,), stable within each block, and the block boundaries (ROW_GROUPS² + 1,).
 
     The vocabulary is split into contiguous groups with about equally many entries, by row and again by column. Block
-    t · ROW_GROUPS + g has the entries whose row is in group g and whose column is t groups further. Blocks of the same
-    turn t share no word and can be learned from in parallel.
+    t · ROW_GROUPS + g has the entries whose row is in group g and whose column is in group g + t. Blocks of the same
+    turn t share no word, so they can be trained on in parallel.
     """
-    row_group, column_group = _word_groups(rows, words)[rows].astype(int), _word_groups(columns, words)[columns]
+    row_group = _word_groups(rows, vocab_size)[rows].astype(int)
+    column_group = _word_groups(columns, vocab_size)[columns]
     keys = (column_group - row_group) % ROW_GROUPS * ROW_GROUPS + row_group
     return np.argsort(keys, kind="stable"), np.searchsorted(np.sort(keys), np.arange(ROW_GROUPS**2 + 1))
 
 
-def _word_groups(ids: np.ndarray, words: int) -> np.ndarray:
-    """(words,) uint8: the group of each word, balanced on a sample of the ids."""
-    cumulative = np.cumsum(np.bincount(ids[::SAMPLE_EVERY], minlength=words))
+def _word_groups(ids: np.ndarray, vocab_size: int) -> np.ndarray:
+    """(vocab_size,) uint8: the group of each word, balanced on a sample of the ids."""
+    cumulative = np.cumsum(np.bincount(ids[::SAMPLE_EVERY], minlength=vocab_size))
     return np.minimum(cumulative * ROW_GROUPS // (cumulative[-1] + 1), ROW_GROUPS - 1).astype(np.uint8)
 
 
 # -- compiled
 
 
-def _fast_kernel(loops: Callable[..., Any]) -> Callable[..., Any]:
+def _fast_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile with fast math and without the GIL; a division by zero gives infinity."""
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": FAST_MATH}
     try:
-        return without_interrupts(numba.njit(loops, cache=True, **options))
-    except RuntimeError:  # no folder to keep it in
-        return without_interrupts(numba.njit(loops, **options))
+        return without_interrupts(numba.njit(function, cache=True, **options))
+    except RuntimeError:  # no writable cache folder
+        return without_interrupts(numba.njit(function, **options))
 
 
-def group_blocks(rows: np.ndarray, columns: np.ndarray, words: int) -> tuple[np.ndarray, np.ndarray]:
+def group_blocks(rows: np.ndarray, columns: np.ndarray, vocab_size: int) -> tuple[np.ndarray, np.ndarray]:
     """Compiled version of `group_blocks_reference`."""
-    return _sort_into_blocks(rows, columns, _word_groups(rows, words), _word_groups(columns, words))
+    return _sort_into_blocks(rows, columns, _word_groups(rows, vocab_size), _word_groups(columns, vocab_size))
 
 
 @_fast_kernel
@@ -121,15 +129,15 @@ def _sort_into_blocks(rows, columns, row_groups, column_groups):
         starts[key + 1] += 1
     for key in range(ROW_GROUPS * ROW_GROUPS):
         starts[key + 1] += starts[key]
-    order, free = np.empty(len(rows), np.int32), starts.copy()
+    order, next_slots = np.empty(len(rows), np.int32), starts.copy()
     for entry in range(len(rows)):
-        order[free[keys[entry]]] = entry
-        free[keys[entry]] += 1
+        order[next_slots[keys[entry]]] = entry
+        next_slots[keys[entry]] += 1
     return order, starts
 
 
 @_fast_kernel
-def batch_moments(rows, columns, logs, weights, words, contexts, width):
+def batch_moments(rows, columns, log_counts, weights, words, contexts, width):
     """Compiled version of `batch_moments_reference`."""
     weight_sum = 0.0
     prediction_sum = 0.0
@@ -139,7 +147,7 @@ def batch_moments(rows, columns, logs, weights, words, contexts, width):
     squared_log_sum = 0.0
     for entry in range(len(rows)):
         word, context = words[rows[entry]], contexts[columns[entry]]
-        weight, log = np.float64(weights[entry]), np.float64(logs[entry])
+        weight, log = np.float64(weights[entry]), np.float64(log_counts[entry])
         prediction = np.float64(word[2 * width]) + context[2 * width]
         for column in range(width):
             prediction += np.float64(word[column]) * context[column]
@@ -153,14 +161,14 @@ def batch_moments(rows, columns, logs, weights, words, contexts, width):
 
 
 @cache
-def glove_sweeper(width: int) -> Callable[..., None]:
-    """Compile `sweep_reference` for vectors of this width, which becomes a constant of the loop."""
-    lookahead = max(1, PREFETCH_VALUES // width)  # entries after this one whose rows are fetched already
+def compile_adagrad_pass(width: int) -> Callable[..., None]:
+    """Compile `adagrad_pass_reference` for vectors of this width, which becomes a compile-time constant."""
+    lookahead = max(1, PREFETCH_VALUES // width)  # how many entries ahead rows are prefetched
 
     @_fast_kernel
-    def sweep(order, starts, blocks, rows, columns, logs, weights, words, contexts, rate, losses):
-        """Learn from these blocks in turn and write the sum of the losses of each into `losses` (ROW_GROUPS²,)."""
-        learning_rate, one, half = np.float32(rate), np.float32(1), np.float32(0.5)
+    def adagrad_pass(order, starts, blocks, rows, columns, log_counts, weights, words, contexts, learning_rate, losses):
+        """Train on these blocks in turn and write the summed loss of each into `losses` (ROW_GROUPS²,)."""
+        rate, one, half = np.float32(learning_rate), np.float32(1), np.float32(0.5)
         for block in blocks:
             total = 0.0
             for position in range(starts[block], starts[block + 1]):
@@ -173,9 +181,9 @@ def glove_sweeper(width: int) -> Callable[..., None]:
                 error = np.float32(0)
                 for column in range(width):
                     error += word[column] * context[column]
-                error += word[2 * width] + context[2 * width] - logs[entry]
+                error += word[2 * width] + context[2 * width] - log_counts[entry]
                 total += half * weights[entry] * error * error
-                step = learning_rate * weights[entry] * error
+                step = rate * weights[entry] * error
                 for column in range(width):
                     value, other_value = word[column], context[column]
                     square, other_square = word[width + column], context[width + column]
@@ -189,4 +197,4 @@ def glove_sweeper(width: int) -> Callable[..., None]:
                     row[2 * width + 1] += step * step
             losses[block] = total
 
-    return sweep
+    return adagrad_pass

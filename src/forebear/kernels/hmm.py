@@ -1,7 +1,7 @@
 """HMM kernels: forward filter, posteriors, Viterbi and Baum–Welch counts, with their numpy references.
 
-There are K states, followed by a border state in which every row begins and which alone emits `end`. Starts and ends of
-rows are therefore ordinary transitions. Probabilities are rescaled at every token, so rows may have any length.
+There are K states, followed by a boundary state, in which every row begins and which alone emits EOS. Starts and ends
+of rows are therefore ordinary transitions. Probabilities are rescaled at every token, so rows may have any length.
 Expected counts are integers in units of 2^-32, so their sums do not depend on order or partitioning.
 
 S = K + 1 states · tokens of all rows (T,), `ends` (B,) the end of each row
@@ -19,9 +19,8 @@ from forebear.kernels.jit import compile_kernel
 
 COUNT_UNIT = float(1 << 32)  # expected counts are integers in units of 2^-32
 MIN_PROB = 1e-300  # smaller probabilities are not counted: their inverse would overflow
-TOKENS_PER_BLOCK = (
-    4096  # tokens whose filtered probabilities are kept; for longer rows they are recomputed block by block
-)
+# Tokens whose filtered probabilities are stored; for longer rows they are recomputed block by block.
+TOKENS_PER_BLOCK = 4096
 CONTRACT = frozenset({"contract"})  # fused multiply-add
 ANY_ORDER = CONTRACT | {"reassoc"}  # sums in another order, but always in the same one
 ROWS_AT_ONCE = 4  # table rows added at once, so that sums are loaded and stored less often
@@ -72,7 +71,7 @@ def baum_welch(
     expected_transitions: np.ndarray,
     expected_emissions: np.ndarray,
 ) -> np.ndarray:
-    """(B,) -log P of each row from the border on; adds the expected counts of the rows, in units of 2^-32.
+    """(B,) -log P of each row from the boundary state on; adds the expected counts of the rows, in units of 2^-32.
 
     expected_transitions  (S, S) int64
     expected_emissions    (V, S) int64
@@ -82,25 +81,15 @@ def baum_welch(
     filtered = np.zeros((min(max_length, TOKENS_PER_BLOCK), len(transitions)))
     block_starts = np.zeros((-(-max_length // TOKENS_PER_BLOCK), len(transitions)))
     transposed = np.ascontiguousarray(transitions.T)
-    compile_kernel(_baum_welch_kernel, CONTRACT)(
-        tokens,
-        ends,
-        transitions,
-        transposed,
-        emissions,
-        filtered,
-        block_starts,
-        expected_transitions,
-        expected_emissions,
-        losses,
-    )
+    tables, expected = (transitions, transposed, emissions), (expected_transitions, expected_emissions)
+    compile_kernel(_baum_welch_kernel, CONTRACT)(tokens, ends, *tables, filtered, block_starts, *expected, losses)
     return losses
 
 
-# --- Parts of the loops ---
+# --- Compiled kernels ---
 
-_contracted_kernel = partial(compile_kernel, allowed=CONTRACT)
-_any_order_kernel = partial(compile_kernel, allowed=ANY_ORDER)
+_contracted_kernel = partial(compile_kernel, fastmath=CONTRACT)
+_any_order_kernel = partial(compile_kernel, fastmath=ANY_ORDER)
 
 
 @_contracted_kernel
@@ -129,7 +118,7 @@ def _apply_emission(state, predicted, emission):
     for i in range(len(state)):
         state[i] = predicted[i] * emission[i]
     prob = 0.0
-    for i in range(len(state)):  # a loop of its own: with stores in it, the order of the sum depends on alignment
+    for i in range(len(state)):  # a separate loop: with stores in it, the order of the sum would depend on alignment
         prob += state[i]
     if prob > MIN_PROB:
         scale = 1.0 / prob
@@ -289,17 +278,9 @@ def _viterbi_kernel(tokens, ends, initial, transitions, emissions, backpointers,
 
 
 def _baum_welch_kernel(
-    tokens,
-    ends,
-    transitions,
-    transposed,
-    emissions,
-    filtered,
-    block_starts,
-    expected_transitions,
-    expected_emissions,
+    tokens, ends, transitions, transposed, emissions, filtered, block_starts, expected_transitions, expected_emissions,
     losses,
-):
+):  # fmt: skip
     """filtered      (block, S) filtered probabilities of the tokens of a block
     block_starts  (blocks, S) the same before the first token of each block
     """
@@ -321,7 +302,7 @@ def _baum_welch_kernel(
             losses[row] += _filter_block(block_tokens, transitions, emissions, state, predicted, filtered)
         for block_index in range(num_blocks - 1, -1, -1):
             block_tokens = row_tokens[block_index * block_size : (block_index + 1) * block_size]
-            if block_index < num_blocks - 1:  # that of the last block is still there
+            if block_index < num_blocks - 1:  # the last block is still in `filtered`
                 state[:] = block_starts[block_index]
                 _filter_block(block_tokens, transitions, emissions, state, predicted, filtered)
             _count_block(

@@ -1,4 +1,4 @@
-"""Interpolated Kneser–Ney, context by context; the numpy reference is in statistical/ngram/smoothing.py."""
+"""Kneser–Ney kernels: interpolation, counts of counts, suffixes; references in statistical/ngram/smoothing.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from forebear.kernels.intrinsics import PREFETCH_DISTANCE, prefetch
 def interpolate_kernel(
     counts, continuations, suffixes, discounts, pruned_counts, lower_probs, first_context, first_id, probs, backoffs
 ):
-    """(count - discount) / total + backoff · lower for the n-grams from `first_context` on, as far as buffers go.
+    """(count - discount) / total + backoff · lower for the n-grams from `first_context` on, while the buffers suffice.
 
     counts         adjusted counts; those of a context are contiguous, starting with id `first_id`
     discounts      (4,) of counts 0, 1, 2 and 3 or more
@@ -33,7 +33,7 @@ def interpolate_kernel(
         if len(pruned_counts):
             total += pruned_counts[context]
             discounted += pruned_counts[context]
-        if total == 0:  # nothing was seen: all mass is left
+        if total == 0:  # unseen context: all mass goes to the back-off
             total, discounted = 1.0, 1.0
         backoff_weight = discounted / total
         for i in range(first_ngram, end):
@@ -45,14 +45,14 @@ def interpolate_kernel(
 
 
 def count_of_counts_kernel(counts, count_of_counts):
-    """How many n-grams have the counts 0 to 4, and 5 or more."""
+    """Count the n-grams with each count from 0 to 4, and 5 or more."""
     for count in counts:
         count_of_counts[min(count, 5)] += 1
     return count_of_counts
 
 
 def count_suffix_types_kernel(suffixes, counts):
-    """For each suffix id the number of n-grams with that suffix, added to `counts`."""
+    """Add to `counts` the number of n-grams with each suffix."""
     for suffix in suffixes:
         counts[suffix] += 1
     return counts
@@ -61,10 +61,10 @@ def count_suffix_types_kernel(suffixes, counts):
 def suffix_ids_kernel(
     continuations, words, starts, shorter_words, shorter_suffixes, first_context, last_context, first_ngram, suffix_ids
 ):
-    """The id of each n-gram without its first token (-1: absent), given those of the shorter n-grams.
+    """The id of each n-gram's suffix (-1: absent), given those of the (n-1)-grams.
 
-    The continuations of an n-gram are sorted and a subset of those of its suffix, so each search starts where the last
-    one ended.
+    The continuations of an n-gram are sorted and a subset of those of its suffix, so each search starts where the
+    previous one ended.
     """
     for context in range(first_context, last_context):
         end = first_ngram + continuations[context]
@@ -73,7 +73,7 @@ def suffix_ids_kernel(
             low, high = starts[shorter_suffixes[context]], starts[shorter_suffixes[context] + 1]
         for i in range(first_ngram, end):
             word, step, bound = words[i], 1, low
-            while bound < high and shorter_words[bound] < word:  # longer and longer strides, then halving
+            while bound < high and shorter_words[bound] < word:  # exponential search, then binary search
                 low = bound + 1
                 bound += step
                 step *= 2

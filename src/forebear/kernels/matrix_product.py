@@ -12,7 +12,7 @@ from forebear.kernels.jit import COMPILE_THRESHOLD, compile_kernel
 SUM_IN_ANY_ORDER = frozenset({"reassoc", "contract"})  # sums may be taken eight at a time
 
 # --- Sparse matrices ---
-# Row r has the entries indptr[r] to indptr[r + 1], each the number of a column and a value. Both ways add in the same
+# Row r has the entries indptr[r] to indptr[r + 1], each a column and a value. Kernels and references add in the same
 # order, so they give the same bits.
 
 
@@ -92,7 +92,7 @@ def dense_product(values: np.ndarray, dense: np.ndarray) -> np.ndarray:
 
 
 def dense_transposed_product(values: np.ndarray, dense: np.ndarray) -> np.ndarray:
-    """(F, C) `values` (R, F) float32, lying on its columns, times (R, C)."""
+    """(F, C) the transpose of `values` (R, F) float32 times `dense` (R, C)."""
     dense = np.ascontiguousarray(dense, np.float64)
     if values.size * dense.shape[1] < COMPILE_THRESHOLD:
         return values.astype(np.float64).T @ dense

@@ -1,9 +1,9 @@
 """Counting n-grams of all lengths by sorting text positions, level by level.
 
-A text is token ids with TEXT_BORDER after each row. Positions with the same n - 1 next tokens form a group; sorting
-each group by the following token gives the n-grams of length n in dictionary order. Groups of one position need no more
-sorting. The n-gram one position further is the same one without its first token, so the text is overwritten by the
-number of the n-gram that begins at each position, at first the token id.
+A text is token ids with ROW_SEPARATOR after each row. Positions with the same next n - 1 tokens form a group; sorting
+each group by the following token gives the n-grams of length n in lexicographic order. Groups of one position need no
+more sorting. The n-gram at the next position is this one's suffix, so the text is overwritten by the id of the n-gram
+that begins at each position, at first the token id.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from forebear.kernels.intrinsics import PREFETCH_DISTANCE, prefetch
 from forebear.kernels.jit import compile_kernel
 from forebear.kernels.ngram_layout import narrow_ints
 
-TEXT_BORDER = -1  # after each row
-GROUPS_PER_STEP = 1 << 8  # groups; a thread's partition begins at a multiple of it
-MAX_INSERTION_SORT = 24  # positions of a group that are sorted by insertion
+ROW_SEPARATOR = -1  # after each row
+GROUPS_PER_STEP = 1 << 8  # partitions of threads begin at multiples of so many groups
+MAX_INSERTION_SORT = 24  # maximum positions of a group that are sorted by insertion
 
 
 class NgramLevel(NamedTuple):
-    """The n-grams of one length in dictionary order."""
+    """The n-grams of one length in lexicographic order."""
 
-    words: np.ndarray  # (size,) int32, their last tokens
-    counts: np.ndarray  # (size,) how often each occurs
-    continuations: np.ndarray  # (contexts,) number of n-grams that begin with each n-gram one token shorter
+    last_tokens: np.ndarray  # (size,) int32
+    counts: np.ndarray  # (size,)
+    continuations: np.ndarray  # (contexts,) number of n-grams that extend each (n-1)-gram
     suffixes: np.ndarray  # (size,) int32, the id of each without its first token
 
 
@@ -38,15 +38,12 @@ class NgramLevel(NamedTuple):
 
 def ngram_levels_reference(text: np.ndarray, vocab_size: int, order: int) -> list[NgramLevel]:
     """Reference of `ngram_levels`."""
-    is_token = text != TEXT_BORDER
+    is_token = text != ROW_SEPARATOR
     ids, num_ngrams, levels = np.where(is_token, text, -1).astype(np.int64), vocab_size, []
     for n in range(2, order + 1):
         positions = np.flatnonzero(is_token[: len(text) - n + 1])
-        positions = (
-            positions[[not (text[position : position + n] == TEXT_BORDER).any() for position in positions]]
-            if len(positions)
-            else positions
-        )
+        is_inside = [not (text[position : position + n] == ROW_SEPARATOR).any() for position in positions]
+        positions = positions[np.array(is_inside, bool)]
         keys = ids[positions] * vocab_size + text[positions + n - 1]
         distinct_keys, first, inverse, counts = np.unique(
             keys, return_index=True, return_inverse=True, return_counts=True
@@ -65,23 +62,20 @@ def ngram_levels_reference(text: np.ndarray, vocab_size: int, order: int) -> lis
 
 
 def ngram_levels(text: np.ndarray, vocab_size: int, order: int, threads: int = 1) -> list[NgramLevel]:
-    """The n-grams of 2 to `order` tokens of an int32 text of fewer than 2³¹ tokens and borders, which is consumed."""
+    """The n-grams of 2 to `order` tokens of an int32 text of fewer than 2³¹ elements, which is consumed."""
     if order < 2 or len(text) < 2:
-        empty, group_sizes = np.zeros(0, np.int32), [vocab_size, *[0] * order]
-        return [
-            NgramLevel(empty, empty, np.zeros(num_contexts, np.int32), empty)
-            for num_contexts in group_sizes[: max(0, order - 1)]
-        ]
+        empty, num_contexts_by_order = np.zeros(0, np.int32), [vocab_size, *[0] * order][: max(0, order - 1)]
+        return [NgramLevel(empty, empty, np.zeros(size, np.int32), empty) for size in num_contexts_by_order]
     positions, group_sizes = np.empty_like(text), np.zeros(vocab_size, np.int32)
     positions.resize(compile_kernel(group_by_token_kernel)(text, positions, group_sizes), refcheck=False)
     levels: list[NgramLevel] = []
-    borders, ids, placeholder = np.flatnonzero(text == TEXT_BORDER).astype(np.int32), text, np.zeros(0, np.int32)
+    separators, ids, placeholder = np.flatnonzero(text == ROW_SEPARATOR).astype(np.int32), text, np.zeros(0, np.int32)
     with ThreadPoolExecutor(threads) as pool:
         for n in range(2, order + 1):
             partitions, previous_sizes = _partition(group_sizes, threads), group_sizes
-            if n > 2:  # the number of a single token is its id
+            if n > 2:  # the id of a unigram is its token
                 _run_partitions(pool, assign_ids_kernel, partitions, positions, group_sizes, ids)
-                compile_kernel(mark_row_ends_kernel)(ids, borders, n - 1)
+                compile_kernel(mark_row_ends_kernel)(ids, separators, n - 1)
             positions, group_sizes, suffixes, continuations = _refine_groups(
                 ids, vocab_size, positions, group_sizes, partitions, pool
             )
@@ -92,22 +86,22 @@ def ngram_levels(text: np.ndarray, vocab_size: int, order: int, threads: int = 1
             levels.append(NgramLevel(placeholder, group_sizes, continuations, suffixes))
     levels[-1] = levels[-1]._replace(counts=narrow_ints(group_sizes))
     del positions, group_sizes
-    text.resize(0, refcheck=False)  # frees its memory for the next step
+    text.resize(0, refcheck=False)  # frees its memory
     return _with_last_tokens(levels)
 
 
 def _with_last_tokens(levels: list[NgramLevel]) -> list[NgramLevel]:
-    """Fill in the last tokens: that of an n-gram is the last token of its suffix."""
-    words, levels_with_words = levels[0].suffixes, []
+    """Fill in the last token of each n-gram, which is that of its suffix."""
+    last_tokens, completed = levels[0].suffixes, []
     for n, level in enumerate(levels, start=2):
         if n > 2:
-            words = compile_kernel(last_tokens_kernel)(words, level.suffixes, np.empty_like(level.suffixes))
-        levels_with_words.append(level._replace(words=words))
-    return levels_with_words
+            last_tokens = compile_kernel(last_tokens_kernel)(last_tokens, level.suffixes, np.empty_like(level.suffixes))
+        completed.append(level._replace(last_tokens=last_tokens))
+    return completed
 
 
 class _NgramPartition(NamedTuple):
-    """A run of groups and the offset of its first position."""
+    """A range of groups and the offset of its first position."""
 
     first: int
     last: int
@@ -115,7 +109,7 @@ class _NgramPartition(NamedTuple):
 
 
 def _partition(sizes: np.ndarray, threads: int) -> list[_NgramPartition]:
-    """Groups split into runs with about equally many positions, for the threads."""
+    """Split the groups into one range per thread, with about equally many positions."""
     if threads == 1 or len(sizes) < threads * GROUPS_PER_STEP:
         return [_NgramPartition(0, len(sizes), 0)]
     starts = np.arange(0, len(sizes), GROUPS_PER_STEP)
@@ -130,10 +124,10 @@ def _partition(sizes: np.ndarray, threads: int) -> list[_NgramPartition]:
 
 
 def _run_partitions(
-    pool: ThreadPoolExecutor, loop: Callable[..., Any], partitions: list[_NgramPartition], *args: Any
+    pool: ThreadPoolExecutor, kernel: Callable[..., Any], partitions: list[_NgramPartition], *args: Any
 ) -> list[Any]:
     """Run a kernel on each partition in the pool."""
-    return [task.result() for task in [pool.submit(compile_kernel(loop), *part, *args) for part in partitions]]
+    return [task.result() for task in [pool.submit(compile_kernel(kernel), *part, *args) for part in partitions]]
 
 
 def _refine_groups(
@@ -155,8 +149,7 @@ def _refine_groups(
     sizes_by_partition = _run_partitions(
         pool, refine_groups_kernel, partitions, ids, vocab_size, positions, sizes, continuations, new_sizes, suffixes
     )
-    group_counts = [num_groups for _, num_groups in sizes_by_partition]
-    position_counts = [num_groups for num_groups, _ in sizes_by_partition]
+    position_counts, group_counts = map(list, zip(*sizes_by_partition, strict=True))
     compacted = (
         _compact(positions, partitions, position_counts),
         _compact(new_sizes, partitions, group_counts),
@@ -171,12 +164,12 @@ def _compact(array: np.ndarray, partitions: list[_NgramPartition], sizes: list[i
     for partition, size in zip(partitions, sizes, strict=True):
         array[end : end + size] = array[partition.begin : partition.begin + size]
         end += size
-    array.resize(end, refcheck=False)  # gives the rest back without copying
+    array.resize(end, refcheck=False)  # shrinks without copying
     return array
 
 
 def group_by_token_kernel(text, positions, sizes):
-    """Positions grouped by token, in text order within a group; returns how many there are."""
+    """Group the positions by token, in text order within a group; returns the number of positions."""
     for token in text:
         if token >= 0:
             sizes[token] += 1
@@ -192,17 +185,17 @@ def group_by_token_kernel(text, positions, sizes):
 
 
 def refine_groups_kernel(first, last, begin, ids, vocab_size, positions, sizes, continuations, new_sizes, suffixes):
-    """Sort the positions of each group by the id of what begins one position further, if their row goes on.
+    """Sort the positions of each group by the id of their suffix, and drop those where the row ends.
 
-    Writes the remaining positions to `positions` from `begin` on, the sizes of their groups to `new_sizes` and their
+    Writes the remaining positions to `positions` from `begin` on, the sizes of the new groups to `new_sizes` and their
     suffix ids to `suffixes`. Positions with the same suffix stay in text order. The suffixes of a group differ in their
     last token only, so their ids are within one vocabulary size. Returns the number of positions and of groups.
     """
     keys, key_positions, distinct_keys = np.empty(1024, np.int32), np.empty(1024, np.int32), np.empty(1024, np.int32)
     starts, read_index, write_index, group_index = np.zeros(vocab_size, np.int32), begin, begin, begin
     for group in range(first, last):
-        size, num_keys, num_distinct, low = sizes[group], 0, 0, np.int32(0x7FFFFFFF)
-        if size == 1:  # most are: no sorting, and no jump that might be guessed wrong
+        size, num_keys, num_distinct, min_key = sizes[group], 0, 0, np.int32(0x7FFFFFFF)
+        if size == 1:  # most groups: no sorting, and no branch to mispredict
             if read_index + PREFETCH_DISTANCE < len(positions):
                 prefetch(ids, np.int64(positions[read_index + PREFETCH_DISTANCE]) + 1)
             position = positions[read_index]
@@ -221,10 +214,10 @@ def refine_groups_kernel(first, last, begin, ids, vocab_size, positions, sizes, 
             key = ids[positions[i] + 1]
             if key >= 0:
                 keys[num_keys], key_positions[num_keys] = key, positions[i]
-                low, num_keys = min(low, key), num_keys + 1
+                min_key, num_keys = min(min_key, key), num_keys + 1
         read_index += size
         if num_keys <= MAX_INSERTION_SORT:
-            for i in range(1, num_keys):  # each is put where it belongs
+            for i in range(1, num_keys):  # insertion sort
                 key, position, slot = keys[i], key_positions[i], i
                 while slot > 0 and keys[slot - 1] > key:
                     keys[slot], key_positions[slot] = keys[slot - 1], key_positions[slot - 1]
@@ -237,8 +230,8 @@ def refine_groups_kernel(first, last, begin, ids, vocab_size, positions, sizes, 
                     num_distinct += 1
                 new_sizes[group_index + num_distinct - 1] += 1
         else:
-            for i in range(num_keys):  # counted, and then put where their suffix's places begin
-                key = keys[i] - low
+            for i in range(num_keys):  # counting sort: scatter to the start of each suffix
+                key = keys[i] - min_key
                 distinct_keys[num_distinct] = key
                 num_distinct += np.int32(starts[key] == 0)
                 starts[key] += 1
@@ -246,10 +239,10 @@ def refine_groups_kernel(first, last, begin, ids, vocab_size, positions, sizes, 
             next_start = write_index
             for i in range(num_distinct):
                 key = distinct_keys[i]
-                new_sizes[group_index + i], suffixes[group_index + i] = starts[key], key + low
+                new_sizes[group_index + i], suffixes[group_index + i] = starts[key], key + min_key
                 starts[key], next_start = next_start, next_start + starts[key]
             for i in range(num_keys):
-                key = keys[i] - low
+                key = keys[i] - min_key
                 positions[starts[key]] = key_positions[i]
                 starts[key] += 1
             for i in range(num_distinct):
@@ -260,7 +253,7 @@ def refine_groups_kernel(first, last, begin, ids, vocab_size, positions, sizes, 
 
 
 def assign_ids_kernel(first, last, begin, positions, sizes, ids):
-    """Write the number of each group's n-gram to the positions where it begins."""
+    """Write the id of each group's n-gram to its positions."""
     read_index = begin
     for group in range(first, last):
         for i in range(read_index, read_index + sizes[group]):
@@ -270,50 +263,50 @@ def assign_ids_kernel(first, last, begin, positions, sizes, ids):
         read_index += sizes[group]
 
 
-def mark_row_ends_kernel(ids, borders, n):
-    """Mark the first position of each row where no n-gram of n tokens begins any more."""
-    previous_border = -1
-    for border in borders:
-        if border - n + 1 > previous_border:
-            ids[border - n + 1] = TEXT_BORDER
-        previous_border = border
+def mark_row_ends_kernel(ids, separators, n):
+    """Mark the first position of each row where no n-gram of n tokens begins."""
+    previous_separator = -1
+    for separator in separators:
+        if separator - n + 1 > previous_separator:
+            ids[separator - n + 1] = ROW_SEPARATOR
+        previous_separator = separator
 
 
-def last_tokens_kernel(words, suffixes, last_tokens):
+def last_tokens_kernel(shorter_last_tokens, suffixes, last_tokens):
     """The last token of each n-gram, which is that of its suffix."""
     for i in range(len(suffixes)):
         if i + PREFETCH_DISTANCE < len(suffixes):
-            prefetch(words, np.int64(suffixes[i + PREFETCH_DISTANCE]))
-        last_tokens[i] = words[suffixes[i]]
+            prefetch(shorter_last_tokens, np.int64(suffixes[i + PREFETCH_DISTANCE]))
+        last_tokens[i] = shorter_last_tokens[suffixes[i]]
     return last_tokens
 
 
-# --- Preparing text and merging counts; the references are in statistical/ngram/counts.py ---
+# --- Preparing a text and merging counts; the references are in statistical/ngram/counts.py ---
 
 
-def add_borders_kernel(tokens, lengths, targets, end, allowed, text):
-    """Compiled version of `add_borders` in statistical/ngram/counts.py."""
+def write_rows_kernel(tokens, lengths, targets, eos_id, allowed, text):
+    """Compiled version of `write_rows` in statistical/ngram/counts.py."""
     position, out_position = 0, 0
     for length in lengths:
         for step in range(length):
             token, target = tokens[position], targets[position]
-            expected = tokens[position + 1] if step + 1 < length else end
-            if target != expected or (token == end) != (step == 0):
+            expected = tokens[position + 1] if step + 1 < length else eos_id
+            if target != expected or (token == eos_id) != (step == 0):
                 return len(tokens)
             if target < 0 or target >= len(allowed) or not allowed[target]:
                 return position
             text[out_position] = token
             position, out_position = position + 1, out_position + 1
-        text[out_position], text[out_position + 1] = end, TEXT_BORDER
+        text[out_position], text[out_position + 1] = eos_id, ROW_SEPARATOR
         out_position += 2
     return -1
 
 
 def unigram_counts_kernel(text, counts):
-    """Token counts; the first token of each row is not counted."""
-    previous_token = np.int32(TEXT_BORDER)
+    """Count the tokens, except the first of each row."""
+    previous_token = np.int32(ROW_SEPARATOR)
     for token in text:
-        if token != TEXT_BORDER and previous_token != TEXT_BORDER:
+        if token != ROW_SEPARATOR and previous_token != ROW_SEPARATOR:
             counts[token] += 1
         previous_token = token
     return counts
@@ -337,9 +330,9 @@ def merge_counts_kernel(
 ):
     """Merge the n-grams of two texts from context `first` on, while the buffers suffice.
 
-    sources  for each context: 1: in the first text, 2: in the second, 3: in both
-    continuations …  for each text the number of continuations of its contexts, their last tokens and counts; `offsets`
-             is the number of contexts and n-grams read so far
+    sources  of each context: 1: in the first text, 2: in the second, 3: in both
+    continuations, words, counts, offsets  of the first text: number of continuations of each context, their last
+             tokens and counts, and the number of contexts and n-grams read so far; `…_b` of the second text
     out_words, out_counts, out_sources, out_continuations
              last tokens, counts and sources of the merged n-grams, and the number of them in each context
 

@@ -73,13 +73,13 @@ def number_pretokens(
     boundaries: np.ndarray,
     boundary_flags: np.ndarray,
 ) -> tuple[PretokenTable, np.ndarray, np.ndarray]:
-    """Where each pretoken of a text begins, and its id; new pretokens are added to the table.
+    """The start and the id of each pretoken of a text; new pretokens are added to the table.
 
     codes           (n,) uint32 code points; the last one is a gap
     classes         (0x110000,) int32 class of each code point (CLASS_…); the ids of CLASS_SINGLE are written into it
-    separators      rising positions that are gaps, whatever the character
-    boundaries      rising positions before which a pretoken ends
-    boundary_flags  (n,) bool, the same; empty: none
+    separators      ascending positions that are gaps, regardless of the character
+    boundaries      ascending positions before which a pretoken ends
+    boundary_flags  (n,) bool, the same as flags; empty: none
     """
     starts, ids = np.empty(len(codes), np.int64), np.empty(len(codes), np.int32)
     kernel, position, count = compile_kernel(number_pretokens_kernel), 0, 0
@@ -114,7 +114,7 @@ def number_pretokens_kernel(codes, classes, separators, boundaries, boundary_fla
             pretoken_hash = (CHAR_HASH_SEED ^ np.uint64(codes[position])) * CHAR_HASH_FACTOR
             while next_boundary < len(boundaries) and np.uint64(boundaries[next_boundary]) <= position:
                 next_boundary += 1
-            limit = text_length if char_class == CLASS_RUN else stop  # where it ends at the latest
+            limit = text_length if char_class == CLASS_RUN else stop  # maximum end
             limit = min(limit, np.uint64(separators[next_separator])) if next_separator < len(separators) else limit
             limit = min(limit, np.uint64(boundaries[next_boundary])) if next_boundary < len(boundaries) else limit
             while stop < limit:
@@ -123,9 +123,8 @@ def number_pretokens_kernel(codes, classes, separators, boundaries, boundary_fla
                     break
                 pretoken_hash = (pretoken_hash ^ np.uint64(code)) * CHAR_HASH_FACTOR
                 stop += ONE
-            pretoken_hash ^= (
-                pretoken_hash >> SHIFT_32
-            )  # the lowest bits of a product do not depend on the highest of its factors
+            # The lowest bits of a product do not depend on the highest of its factors.
+            pretoken_hash ^= pretoken_hash >> SHIFT_32
             slot, pretoken_id, length = pretoken_hash & slot_mask, np.int64(-1), stop - position
             while slots[slot, 1] and pretoken_id < 0:
                 other = slots[slot, 1] - ONE
@@ -175,11 +174,7 @@ def number_words(
     max_words = len(data) // 2 + 1
     starts, ids = np.empty(max_words if with_starts else 0, np.int64), np.empty(max_words, np.int32)
     word_ends = np.empty_like(ends)
-    buffers = (
-        np.empty(WORDS_PER_BLOCK, np.int64),
-        np.empty(WORDS_PER_BLOCK, np.int64),
-        np.empty(WORDS_PER_BLOCK, np.uint64),
-    )
+    buffers = [np.empty(WORDS_PER_BLOCK, dtype) for dtype in (np.int64, np.int64, np.uint64)]
     kernel, progress = compile_kernel(number_words_kernel), (0, 0, 0)
     while True:
         progress = kernel(data, is_separator, table, starts, ids, ends, word_ends, *progress, *buffers)

@@ -1,9 +1,9 @@
-"""Vector instructions of word2vec and GloVe: sums, products and updates of a few table rows at a time, in LLVM IR.
+"""SIMD operations of word2vec and GloVe in LLVM IR: sums, products and updates of a few table rows at a time.
 
 Tables are (rows, width) float32 with a width that is a multiple of CACHE_LINE, as `aligned_table` makes them. Rows are
 given by an int32 array from an offset on, one of which may be skipped: row i is ids[begin + i], and from i = skip on
-ids[begin + i + 1]. A block is as many targets as `block_size` is long, so that the length is known at compile time. The
-test states each operation in a line of numpy.
+ids[begin + i + 1]. A block has as many targets as the tuple `block_size` is long, so that its size is known at compile
+time. The tests have each operation as a line of numpy.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SUM_LANES = 16  # numbers in a vector of sums: fixed, since it decides the order
 _TARGET: Any = cpu_target.target_context
 HAS_AVX512 = "+avx512f" in str(_TARGET.codegen().magic_tuple())
 LOG2_E = 1.4426950408889634
-MAX_POWER = 60.0  # exponents are clipped: 1 is negligible beside 2^60
+MAX_POWER = 60.0  # exponents are clipped: 1 is negligible relative to 2^60
 # Polynomial of 2^x for |x| ≤ 1/2, the highest power first, exact to single precision.
 EXP2_COEFFICIENTS = (1.5403530e-4, 1.3333558e-3, 9.6181291e-3, 5.5504109e-2, 2.4022651e-1, 6.9314718e-1, 1.0)
 ROUNDING_MAGIC = 12582912.0  # 1.5 · 2^23: adding it rounds to an integer, held in the lowest bits
@@ -92,7 +92,7 @@ class SimdBuilder:
             body([build.add(column, self.number(i * self.lanes)) for i in range(num_vectors)])
         for remaining in range(1, num_vectors):
             with build.if_then(build.icmp_signed("==", rest, self.number(remaining * self.lanes))):
-                body([build.add(end, self.number(one * self.lanes)) for one in range(remaining)])
+                body([build.add(end, self.number(i * self.lanes)) for i in range(remaining)])
 
     # -- vectors
 
@@ -128,12 +128,12 @@ class SimdBuilder:
         while len(sums) > 1:
             low, high = _block_halves(self.lanes, block)
             pairs = zip(sums[: len(sums) // 2], sums[len(sums) // 2 :], strict=True)
-            sums, block = [self._fold_pair(one, other, low, high) for one, other in pairs], block // 2
+            sums, block = [self._fold_pair(x, y, low, high) for x, y in pairs], block // 2
         return sums[0]
 
-    def _fold_pair(self, one: Any, other: Any, low: list[int], high: list[int]) -> Any:
-        masks = (ir.Constant(self.int_vector, half + [self.lanes + at for at in half]) for half in (low, high))
-        return self.builder.fadd(*(self.builder.shuffle_vector(one, other, mask) for mask in masks))
+    def _fold_pair(self, x: Any, y: Any, low: list[int], high: list[int]) -> Any:
+        masks = (ir.Constant(self.int_vector, half + [self.lanes + lane for lane in half]) for half in (low, high))
+        return self.builder.fadd(*(self.builder.shuffle_vector(x, y, mask) for mask in masks))
 
     def sigmoid(self, x: Any) -> Any:
         """1 / (1 + e^-x), accurate to the last few bits; NaN stays NaN."""
@@ -154,8 +154,8 @@ class SimdBuilder:
 def _block_halves(lanes: int, block: int) -> tuple[list[int], list[int]]:
     """Lane numbers of the first and of the second half of each block."""
     starts, half = range(0, lanes, block), block // 2
-    low = [start + at for start in starts for at in range(half)]
-    return low, [place + half for place in low]
+    low = [start + lane for start in starts for lane in range(half)]
+    return low, [lane + half for lane in low]
 
 
 def _input_order(lanes: int) -> list[int]:
@@ -164,7 +164,7 @@ def _input_order(lanes: int) -> list[int]:
     while len(origins) > 1:
         low, _ = _block_halves(lanes, block)
         half = len(origins) // 2
-        origins = [[origins[one][at] for at in low] + [origins[one + half][at] for at in low] for one in range(half)]
+        origins = [[origins[i][lane] for lane in low] + [origins[i + half][lane] for lane in low] for i in range(half)]
         block //= 2
     return [origins[0].index(number) for number in range(lanes)]
 
@@ -286,24 +286,24 @@ def score_rows(
 
     def products(first: Any, rows_at_once: int) -> None:
         indices = [build.add(first, lanes.number(i)) for i in range(rows_at_once)]
-        starts = [_row_pointer(lanes, width, rows, ids, begin, skip, place) for place in indices]
+        starts = [_row_pointer(lanes, width, rows, ids, begin, skip, index) for index in indices]
         totals = [[lanes.variable() for _ in target_pointers] for _ in starts]
         with lanes.step_loop(lanes.number(0), width, SUM_LANES) as (column, _):
             row_vectors = [lanes.load(start, column) for start in starts]
-            for kind, end in enumerate(target_pointers):
-                other = lanes.load(end, column)
-                for one, total in zip(row_vectors, totals, strict=True):
-                    lanes.accumulate_product(total[kind], one, other)
-        sums = [build.load(total) for line in totals for total in line]
+            for target, pointer in enumerate(target_pointers):
+                target_vector = lanes.load(pointer, column)
+                for row_vector, row_totals in zip(row_vectors, totals, strict=True):
+                    lanes.accumulate_product(row_totals[target], row_vector, target_vector)
+        sums = [build.load(total) for row_totals in totals for total in row_totals]
         for start in range(0, len(sums), SUM_LANES):
             offset = build.add(build.mul(first, lanes.number(block_size)), lanes.number(start))
             lanes.store(lanes.horizontal_sums(sums[start : start + SUM_LANES]), scores, offset)
 
     num_done = lanes.number(0)
-    for together in ROWS_AT_ONCE:
-        end = build.sub(count, build.srem(build.sub(count, num_done), lanes.number(together)))
-        with lanes.step_loop(num_done, end, together) as (first, _):
-            products(first, together)
+    for rows_at_once in ROWS_AT_ONCE:
+        end = build.sub(count, build.srem(build.sub(count, num_done), lanes.number(rows_at_once)))
+        with lanes.step_loop(num_done, end, rows_at_once) as (first, _):
+            products(first, rows_at_once)
         num_done = end
 
 
@@ -337,9 +337,8 @@ def repeat_signs(
     """From tile[tile_offset] on, `count` times block_size signs; up to SUM_LANES numbers after them are overwritten."""
     build, starts = lanes.builder, range(0, block_size, SUM_LANES)
     tile = lanes.element_pointer(tile, tile_offset)
-    vectors = [
-        lanes.load(signs, build.add(sign_offset, lanes.number(start))) for start in starts
-    ]  # all before any store
+    # all loads precede the stores
+    vectors = [lanes.load(signs, build.add(sign_offset, lanes.number(start))) for start in starts]
     with lanes.step_loop(lanes.number(0), count, 1) as (which, _):
         for start, vector in zip(starts, vectors, strict=True):
             offset = build.add(build.mul(which, lanes.number(block_size)), lanes.number(start))
@@ -359,28 +358,32 @@ def update_rows(
     row of updated counts as 0.
     """
     build = lanes.builder
-    ends = _target_pointers(lanes, width, outputs, targets, block, block_size)
+    target_pointers = _target_pointers(lanes, width, outputs, targets, block, block_size)
 
-    def change(columns: list[Any]) -> None:
-        before = [[lanes.load(end, column) for column in columns] for end in ends]
-        totals = [[lanes.variable() for _ in columns] for _ in ends]
+    def update(columns: list[Any]) -> None:
+        previous_targets = [[lanes.load(pointer, column) for column in columns] for pointer in target_pointers]
+        totals = [[lanes.variable() for _ in columns] for _ in target_pointers]
         with lanes.step_loop(lanes.number(0), count, 1) as (which, _):
-            start, sink = (_row_pointer(lanes, width, table, ids, begin, skip, which) for table in (rows, updated))
-            row_vectors = [lanes.load(start, column) for column in columns]
-            made = [lanes.load(sink, column) for column in columns]
-            made = [build.select(is_fresh, lanes.constant(0.0), one) for one in made]
-            row_pulls = lanes.element_pointer(
+            source, destination = (
+                _row_pointer(lanes, width, table, ids, begin, skip, which) for table in (rows, updated)
+            )
+            row_vectors = [lanes.load(source, column) for column in columns]
+            sums = [lanes.load(destination, column) for column in columns]
+            sums = [build.select(is_fresh, lanes.constant(0.0), vector) for vector in sums]
+            row_gradients = lanes.element_pointer(
                 gradients, build.add(gradient_offset, build.mul(which, lanes.number(block_size)))
             )
-            for kind in range(block_size):
-                pull = lanes.broadcast(build.load(lanes.element_pointer(row_pulls, lanes.number(kind))))
-                for one in range(len(columns)):
-                    lanes.accumulate_product(totals[kind][one], pull, row_vectors[one])
-                    made[one] = lanes.fused_multiply_add(pull, before[kind][one], made[one])
-            for one, column in zip(made, columns, strict=True):
-                lanes.store(one, sink, column)
-        for end, total in zip(ends, totals, strict=True):  # reloaded: a target may be twice in a block
-            for slot, column in zip(total, columns, strict=True):
-                lanes.store(build.fadd(lanes.load(end, column), build.load(slot)), end, column)
+            for target in range(block_size):
+                gradient = lanes.broadcast(build.load(lanes.element_pointer(row_gradients, lanes.number(target))))
+                for i in range(len(columns)):
+                    lanes.accumulate_product(totals[target][i], gradient, row_vectors[i])
+                    sums[i] = lanes.fused_multiply_add(gradient, previous_targets[target][i], sums[i])
+            for vector, column in zip(sums, columns, strict=True):
+                lanes.store(vector, destination, column)
+        for pointer, target_totals in zip(
+            target_pointers, totals, strict=True
+        ):  # reloaded: targets may repeat in a block
+            for total, column in zip(target_totals, columns, strict=True):
+                lanes.store(build.fadd(lanes.load(pointer, column), build.load(total)), pointer, column)
 
-    lanes.column_loop(first, last, UPDATE_VECTORS, change)
+    lanes.column_loop(first, last, UPDATE_VECTORS, update)

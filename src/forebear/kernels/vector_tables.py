@@ -20,7 +20,7 @@ def aligned_table(num_rows: int, width: int) -> np.ndarray:
 # A row per word: its vector, AdaGrad's sum of squared steps for each of its values, the bias, the bias's own sum, and
 # padding up to the end of a cache line.
 
-GLOVE_LANES, MAX_REMAINDER = 32, 8  # values that the loops take at once; how many more they may take one by one
+GLOVE_LANES, MAX_REMAINDER = 32, 8  # values processed at once; maximum processed one by one
 
 
 def padded_width(width: int) -> int:

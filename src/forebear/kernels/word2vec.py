@@ -1,7 +1,7 @@
 """word2vec kernels: windows, scores, updates, loss, and hashed character n-grams.
 
-Hogwild: a few windows are scored, then applied, before the next few; threads work on parts of their own and write to
-the same tables without locks. Deterministic: a group of windows is scored against frozen tables, then all of it is
+Hogwild: a few windows are scored, then applied, before the next few. Threads work on different parts and update the
+same tables without locks. Deterministic: a group of windows is scored against frozen tables, then all of it is
 applied. Threads share the windows when scoring and the columns when applying, and each column changes in the order of
 the windows, so the result is bit-equal for any number of threads.
 
@@ -43,7 +43,7 @@ class TokenRuns(NamedTuple):
 
 
 class OutputTargets(NamedTuple):
-    """What predicts a word: a stream of negative samples, or its path in a Huffman tree; the other one is empty."""
+    """Output targets of a word: a table of negative samples, or paths in a Huffman tree; the other one is empty."""
 
     stream: np.ndarray  # int32
     negatives: int
@@ -106,7 +106,7 @@ class ContextGradients(NamedTuple):
 
     gradients: np.ndarray  # float32, with padding
     signs: np.ndarray  # float32, the sign of each
-    row_ids: np.ndarray  # (n,) int32, 0, 1, …: row ids of `means`
+    row_ids: np.ndarray  # (n,) int32, 0, 1, …: row ids in `means`
     means: np.ndarray  # (n, width), the means of the context words
     sums: np.ndarray  # (n, width), the gradient of each context word
 
@@ -276,9 +276,9 @@ class SubwordRows(NamedTuple):
 
     indptr: np.ndarray  # (V + 1,) int64
     rows: np.ndarray  # int32
-    span_ids: np.ndarray  # (V,) int32, -1: the number of each word while they are being numbered
+    span_ids: np.ndarray  # (V,) int32, the span id of each word while ids are assigned; otherwise -1
     words: np.ndarray  # (n,) int32, the distinct words of the span
-    span_positions: np.ndarray  # (n,) int32, the number of each word of the span
+    span_positions: np.ndarray  # (n,) int32, the span id of the word at each position
     num_words: np.ndarray  # (1,) int64, the number of distinct words
     vectors: np.ndarray  # (n, width)
     previous_vectors: np.ndarray  # (n, width), the vectors before training
@@ -286,7 +286,7 @@ class SubwordRows(NamedTuple):
 
 @inline_kernel
 def number_span_words(tokens, first, last, subwords):
-    """Number the distinct words of a span of text in order of first occurrence."""
+    """Assign ids to the distinct words of a span of text, in order of first occurrence."""
     num_words = 0
     for position in range(first, last):
         word = tokens[position]

@@ -1,7 +1,7 @@
 """word2vec in plain numpy: the reference of word2vec.py, with the same random stream and the same result.
 
 As in word2vec.c, gensim and fastText, every context word (and every subword row) receives the full gradient of the mean
-instead of its share, which is several gradient steps in one.
+instead of its fraction, which is several gradient steps in one.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def training_windows(
 
 
 def window_loss(inputs: np.ndarray, outputs: np.ndarray, window: TrainingWindow, mean: bool) -> float:
-    """Summed negative log-likelihood of the targets, given the context words one by one or their mean."""
+    """Summed negative log-likelihood of the targets, given each context word or their mean."""
     if not window.blocks:
         return 0.0
     rows = inputs[window.context_ids]

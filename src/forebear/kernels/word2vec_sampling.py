@@ -1,7 +1,7 @@
-"""Random streams of word2vec: subsampling, negative samples and seeds.
+"""Random numbers of word2vec: seeds, subsampling, and the table of negative samples.
 
-A stream is 64 bits changed by xorshift. Each part of a text has its own, so the result does not depend on which thread
-works on which part.
+A random stream is a 64-bit state advanced by xorshift. Each part of a text has its own, so the result does not depend
+on which thread works on which part. Window sizes and negatives are sampled in word2vec.py.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import numpy as np
 
 from forebear.kernels.jit import compile_kernel
 
-NEGATIVE_TABLE_SIZE = 1 << 22  # negative samples drawn in advance
-KEEP_SCALE = 1 << 32  # probabilities are in units of 2^-32: this is 1
+NEGATIVE_TABLE_SIZE = 1 << 22  # negative samples in the table
+KEEP_SCALE = 1 << 32  # probabilities are fixed point, scaled by 2^32
 _MASK = (1 << 64) - 1
 
 
 def hash_seed(*numbers: int) -> int:
-    """64 bits derived from some numbers, never 0 (splitmix64)."""
+    """A 64-bit hash of some numbers, never 0 (splitmix64)."""
     state = 0
     for number in numbers:
         state = int(_splitmix64(np.array([state ^ (number & _MASK)], np.uint64))[0])
@@ -36,16 +36,17 @@ def _splitmix64(bits: np.ndarray) -> np.ndarray:
 
 
 def next_random(state: int) -> int:
-    """The next 64 bits of a stream (xorshift)."""
+    """The next 64-bit state of a stream (xorshift)."""
     state ^= state << 13 & _MASK
     state ^= state >> 7
     return state ^ (state << 17 & _MASK)
 
 
 def keep_probabilities(counts: np.ndarray, sample: float, allowed: np.ndarray) -> np.ndarray:
-    """(V,) uint64, in units of 2^-32: the probability of keeping each id when subsampling; 0 where it is not allowed.
+    """(V,) uint64, scaled by 2^32: the probability of keeping each id when subsampling; 0 where it is not allowed.
 
-    Ids with at most a fraction `sample` of the tokens are always kept, more frequent ones the less often.
+    It is √(t / f) + t / f, at most 1, for relative frequency f and threshold t = `sample`, as in word2vec.c: ids are
+    always kept up to a frequency of 2.6 t.
     """
     probs = np.ones(len(counts))
     threshold = sample * counts[allowed].sum()
@@ -65,7 +66,7 @@ def negative_sampling_probs(counts: np.ndarray, power: float, allowed: np.ndarra
 def negative_sample_stream(
     counts: np.ndarray, power: float, allowed: np.ndarray, size: int = NEGATIVE_TABLE_SIZE
 ) -> np.ndarray:
-    """(size,) int32 ids in random order, each as often as its probability says; empty if there are none."""
+    """(size,) int32 ids in random order, in proportion to their probabilities; empty if all are 0."""
     probs = negative_sampling_probs(counts, power, allowed)
     if not probs.any():
         return np.zeros(0, np.int32)
@@ -77,7 +78,7 @@ def negative_sample_stream(
 def subsample(
     tokens: np.ndarray, lengths: np.ndarray, keep_probs: np.ndarray, seed_parts: tuple[int, ...]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The ids that are kept, rows concatenated, and where each row ends."""
+    """The retained ids of all rows, concatenated, and the end of each row."""
     kept_tokens, ends = np.empty(len(tokens), np.int32), np.empty(len(lengths), np.int64)
     num_kept = compile_kernel(subsample_kernel)(
         tokens, lengths, keep_probs, np.uint64(hash_seed(*seed_parts)), kept_tokens, ends
@@ -88,14 +89,14 @@ def subsample(
 def subsample_kernel(tokens, lengths, keep_probs, state, kept_tokens, ends):
     num_kept, begin = 0, 0
     for row in range(len(lengths)):
-        for token in range(begin, begin + lengths[row]):
-            word = tokens[token]
-            keep_prob = keep_probs[word]
+        for position in range(begin, begin + lengths[row]):
+            token = tokens[position]
+            keep_prob = keep_probs[token]
             next_state = state ^ state << np.uint64(13)
             next_state ^= next_state >> np.uint64(7)
             next_state ^= next_state << np.uint64(17)
             state = state if keep_prob == 0 else next_state  # ids that are never kept do not advance the stream
-            kept_tokens[num_kept] = word  # overwritten by the next where it is dropped: no branch to mispredict
+            kept_tokens[num_kept] = token  # if dropped, overwritten by the next: no branch to mispredict
             num_kept += np.int64(next_state >> np.uint64(32) < keep_prob)
         begin, ends[row] = begin + lengths[row], num_kept
     return num_kept

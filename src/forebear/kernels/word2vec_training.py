@@ -1,4 +1,4 @@
-"""Running the word2vec kernels over a text with several threads."""
+"""word2vec training with several threads: splitting a text into parts, buffers, and running the kernels."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ MAX_SPAN_WORDS = 4096  # maximum words trained together in deterministic trainin
 MAX_RATE_SUM = 2.0
 MAX_BURST_RATE = 2 * MAX_RATE_SUM  # the same for a word in a burst, beyond what its frequency says
 MAX_WORD_RATE = MAX_RATE_SUM / 2  # the same for one occurrence: a little more than with 5 negatives and window 5
-HOGWILD_DIVISOR = 8  # in Hogwild training, tables are frozen for so many times fewer words, at no cost
+HOGWILD_DIVISOR = 8  # Hogwild training freezes tables for fewer words by this factor, at no cost
 # Maximum sum of the learning rates with which context words update a target at once: those of a wide window have
 # similar gradients.
 MAX_TARGET_RATE = 0.25
@@ -276,7 +276,10 @@ def train_hogwild_threads(
     threads: int,
 ) -> None:
     """Hogwild: each thread has parts and buffers of its own; none waits for another."""
-    kernel, num_parts = compile_kernel(train_hogwild, bare=True, beside=INLINED_MODULES), len(text.states)
+    kernel, num_parts = (
+        compile_kernel(train_hogwild, allocates=False, inlined_modules=INLINED_MODULES),
+        len(text.states),
+    )
     part_words = int(text.starts[1])  # the first part is the longest
 
     def run_part(thread: int) -> None:
@@ -299,7 +302,7 @@ def train_deterministic_threads(
 ) -> None:
     """All threads work on the same group of parts, in shared buffers."""
     part_words = int(np.diff(text.starts).max())
-    kernel = compile_kernel(train_deterministic, bare=True, beside=INLINED_MODULES)
+    kernel = compile_kernel(train_deterministic, allocates=False, inlined_modules=INLINED_MODULES)
     buffer_size, num_windows = variant.max_updates(part_words), len(text.tokens) * parts_at_once // len(text.states)
     threads = min(threads, parts_at_once, variant.num_useful_threads(num_windows, inputs.shape[1]))
     if variant.use_mean and threads == 2:

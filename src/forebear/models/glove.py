@@ -66,7 +66,7 @@ class GloveSpec(WordVectorSpec):
     def build(self, tokenizer: Tokenizer) -> GloveModel:
         from forebear.embeddings.glove import GloveModel
 
-        return GloveModel(vocabulary=tokenizer.vocab_size, never=tokenizer.special_ids, width=self.width)
+        return GloveModel(vocab_size=tokenizer.vocab_size, excluded_ids=tokenizer.special_ids, width=self.width)
 
     def default_recipe(self) -> dict[str, Any]:
         return {"rate": 0.05, "batch": 250_000, "epochs": 25, "warmup": 0}

@@ -68,9 +68,9 @@ class HMMSpec(ModelSpec):
         eos_id = tokenizer.special_roles["end"]
         return HMMModel(
             states=self.states,
-            vocabulary=tokenizer.vocab_size,
-            end=eos_id,
-            never=tokenizer.special_ids - {eos_id, tokenizer.unk_id},
+            vocab_size=tokenizer.vocab_size,
+            eos_id=eos_id,
+            excluded_ids=tokenizer.special_ids - {eos_id, tokenizer.unk_id},
             smoothing=self.smoothing,
         )
 
@@ -84,11 +84,11 @@ class HMMSpec(ModelSpec):
         char_ids = char_ids_for(tokenizer, MAX_WORD_BYTES)
         return HMMTagger(
             words=tokenizer.vocabulary(),
-            end=tokenizer.special_roles["end"],
-            unknown=tokenizer.special_roles["unknown"],
+            eos_id=tokenizer.special_roles["end"],
+            unk_id=tokenizer.special_roles["unknown"],
             allowed=allowed_transitions,
-            never=frozenset(tokenizer.special_ids),
-            words_of_ids=lambda word_ids: list(map(char_ids.id_to_word, word_ids.tolist())),
+            excluded_ids=frozenset(tokenizer.special_ids),
+            words_of_ids=lambda numbers: [char_ids.id_to_word(number) for number in numbers.tolist()],
         )
 
     def task_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:

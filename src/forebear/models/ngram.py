@@ -74,9 +74,9 @@ class NgramSpec(ModelSpec):
         eos_id = tokenizer.special_roles["end"]
         return NgramModel(
             order=self.order,
-            vocabulary=tokenizer.vocab_size,
-            end=eos_id,
-            never=tokenizer.special_ids - {eos_id, tokenizer.unk_id},
+            vocab_size=tokenizer.vocab_size,
+            eos_id=eos_id,
+            excluded_ids=tokenizer.special_ids - {eos_id, tokenizer.unk_id},
             smoothing=self.smoothing,
             k=self.k,
             prune=self.prune,

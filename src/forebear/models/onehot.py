@@ -44,7 +44,7 @@ class OnehotSpec(WordVectorSpec):
     def build(self, tokenizer: Tokenizer) -> OnehotModel:
         from forebear.embeddings.word_table import OnehotModel
 
-        return OnehotModel(vocabulary=tokenizer.vocab_size, never=tokenizer.special_ids)
+        return OnehotModel(vocab_size=tokenizer.vocab_size, excluded_ids=tokenizer.special_ids)
 
     def default_recipe(self) -> dict[str, Any]:
         return {"batch": 100_000, "epochs": 1, "warmup": 0}

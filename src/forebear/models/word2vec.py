@@ -91,14 +91,16 @@ class Word2VecSpec(WordVectorSpec):
         if self.output == IMPORTED:
             from forebear.embeddings.word_table import PretrainedVectors
 
-            return PretrainedVectors(vocabulary=tokenizer.vocab_size, never=tokenizer.special_ids, width=self.width)
+            return PretrainedVectors(
+                vocab_size=tokenizer.vocab_size, excluded_ids=tokenizer.special_ids, width=self.width
+            )
         from forebear.embeddings.word2vec import Subwords, Word2VecModel
         from forebear.embeddings.word2vec_with_phrases import PhraseModel
 
         def make_model(words: Sequence[str]) -> Word2VecModel:
             return Word2VecModel(
-                vocabulary=len(words),
-                never=tokenizer.special_ids,
+                vocab_size=len(words),
+                excluded_ids=tokenizer.special_ids,
                 width=self.width,
                 window=self.window,
                 architecture=self.architecture,
@@ -110,7 +112,9 @@ class Word2VecSpec(WordVectorSpec):
             )
 
         phrase_options = {"passes": self.phrases, "min_count": self.min_count}
-        return PhraseModel(make_model, tokens=tokenizer.vocabulary(), never=tokenizer.special_ids, **phrase_options)
+        return PhraseModel(
+            make_model, tokens=tokenizer.vocabulary(), excluded_ids=tokenizer.special_ids, **phrase_options
+        )
 
     def default_recipe(self) -> dict[str, Any]:
         rate = 0.05 if self.architecture == "cbow" else 0.025

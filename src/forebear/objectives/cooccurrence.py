@@ -70,7 +70,7 @@ class TokenChunks:
 
     def chunks(self) -> Iterator[np.ndarray]:
         """int32 ids with a boundary marker after every unit."""
-        from forebear.kernels.cooccurrence import UNIT_BOUNDARY
+        from forebear.kernels.cooccurrence import UNIT_SEPARATOR
 
         is_ignored = np.zeros(self.vocab_size, bool)
         is_ignored[list(self.ignored_ids)] = True
@@ -82,7 +82,7 @@ class TokenChunks:
                 raise InputError(f"the text holds the id {ids.max()}, and there are {self.vocab_size} words")
             is_cut = int(unit_ends[np.searchsorted(unit_ends, end)] > end)  # the last unit continues in the next chunk
             boundaries = np.cumsum(sizes)[: len(sizes) - is_cut]
-            yield np.insert(ids, boundaries, UNIT_BOUNDARY)[np.insert(~is_ignored[ids], boundaries, True)]
+            yield np.insert(ids, boundaries, UNIT_SEPARATOR)[np.insert(~is_ignored[ids], boundaries, True)]
 
 
 class CooccurrenceRows(Protocol):
@@ -181,7 +181,7 @@ def count_rows(
     available = max_memory - BYTES_PER_ENTRY * num_buffered - BYTES_PER_WORD * num_words
     capacity = max(available // BYTES_PER_TOKEN, 4 * CHUNK_TOKENS, 4 * window)
     buffer = np.empty(min(capacity, np.iinfo(np.int32).max, text_size), np.int32)  # positions are int32
-    buffer[0], text_end, first, runs = kernels.UNIT_BOUNDARY, 1, 1, _OnDiskRows(folder, num_words)
+    buffer[0], text_end, first, runs = kernels.UNIT_SEPARATOR, 1, 1, _OnDiskRows(folder, num_words)
     for index, chunk in enumerate(text.chunks()):
         if text_end + len(chunk) > len(buffer):
             last = text_end - window  # the last words are counted with the next chunk, which has their right contexts

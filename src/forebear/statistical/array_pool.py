@@ -1,4 +1,4 @@
-"""Large arrays in memory or in temporary files, malloc tuning, and safetensors files that are memory-mapped."""
+"""Large arrays in memory or in temporary files, malloc tuning, and writing arrays to safetensors files."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from forebear.data.io.arrays import SAFETENSORS_DTYPES, release_pages, safetenso
 from forebear.data.io.atomic import atomic_write
 
 MIN_FILE_BYTES = 1 << 24  # smaller arrays stay in memory
-CHUNK_ELEMENTS = 1 << 20  # numbers written at once
-KEPT_BYTES = 1 << 25  # free memory that is not returned to the system
+CHUNK_ELEMENTS = 1 << 20  # elements written at once
+RETAINED_BYTES = 1 << 25  # free memory that is not returned to the system
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # as in malloc.h
 CACHE_LINE_BYTES = 64  # alignment of arrays
 
@@ -25,12 +25,12 @@ CACHE_LINE_BYTES = 64  # alignment of arrays
 class ArrayPool:
     """Allocates arrays in memory up to a limit, and beyond it in temporary files of a folder.
 
-    The files have no name, so they vanish with the last array that uses them, however the process ends.
+    The files have no name, so they are deleted with the last array that uses them, even if the process is killed.
     """
 
     def __init__(self, max_memory: int | None = None, folder: Path | None = None) -> None:
         self.max_memory, self.folder = max_memory, folder
-        self._memory_sizes: dict[int, int] = {}  # bytes of the arrays in memory, by where they begin
+        self._memory_sizes: dict[int, int] = {}  # bytes of the arrays in memory, by address
 
     @property
     def bytes_used(self) -> int:
@@ -60,7 +60,7 @@ class ArrayPool:
             return array
         with tempfile.TemporaryFile(dir=self.folder) as file:
             os.posix_fallocate(file.fileno(), 0, size)  # a full disk raises here, not SIGBUS later
-            return np.asarray(np.memmap(file, dtype, "r+", shape=shape))  # all zeros
+            return np.asarray(np.memmap(file, dtype, "r+", shape=shape))  # initially zero
 
     def release(self, *arrays: np.ndarray) -> None:
         """Mark these arrays as no longer needed."""
@@ -83,12 +83,12 @@ def tune_malloc() -> None:
     """Return blocks of more than 8 MB to the system as soon as they are freed, in the whole process.
 
     By default, glibc grows to keep blocks of up to 32 MB, whose fragmentation is a tenth of the memory of preparing and
-    counting a text. Smaller blocks are kept up to the size of one block of text, so that it is not requested each time.
+    counting a text. Smaller blocks are retained, up to the size of one block of text.
     """
     with contextlib.suppress(OSError, AttributeError):  # not glibc
         library = ctypes.CDLL(None)
         library.mallopt(MMAP_THRESHOLD, 1 << 23)
-        library.mallopt(TRIM_THRESHOLD, KEPT_BYTES)
+        library.mallopt(TRIM_THRESHOLD, RETAINED_BYTES)
 
 
 def trim_malloc() -> None:
@@ -125,7 +125,7 @@ class SpillArray:
             return np.zeros(0, self.dtype) if is_empty else np.asarray(np.memmap(file, self.dtype, "r"))
 
 
-# -- files of arrays, as safetensors has them
+# -- safetensors files
 
 
 def narrowest_dtype(array: np.ndarray) -> Any:

@@ -38,12 +38,12 @@ from forebear.statistical.linear_features import row_chunks
 
 
 TransitionArrays = tuple[np.ndarray, np.ndarray, np.ndarray]  # transitions (K, K), starts (K,), ends (K,)
-WORDS_PER_BLOCK = 2048  # words, about, that one thread processes at a time
+WORDS_PER_BLOCK = 2048  # approximate words that a thread processes at a time
 BLOCKS_PER_GROUP = 16  # blocks whose words are then added to the gradient
-# The curvature of a count that has one label only, as a share of the count; and the power of the estimated curvature.
+# Curvature of a feature with one label, relative to its count; and exponent of the estimated curvature.
 CERTAIN_CURVATURE, CURVATURE_POWER = 0.05, 0.7
 MIN_CURVATURE = 1e-3
-DENSE_RATIO = 3  # features with at least one of so many labels have weights for all: these are added faster
+DENSE_RATIO = 3  # features with at least a third of the labels have weights for all labels, which is faster
 
 
 def renumber_by_order(features: np.ndarray, num_features: int) -> np.ndarray:
@@ -54,7 +54,7 @@ def renumber_by_order(features: np.ndarray, num_features: int) -> np.ndarray:
     flat = features.ravel()
     positions = np.flatnonzero(flat != NO_FEATURE)[::-1]
     first = np.full(num_features, len(flat), np.int64)
-    first[flat[positions]] = positions  # of several writes the last one stays: the first occurrence
+    first[flat[positions]] = positions  # of repeated indices, the last write is kept: the first occurrence
     new_ids = np.empty(num_features, np.int32)
     new_ids[np.argsort(first, kind="stable")] = np.arange(num_features, dtype=np.int32)
     return new_ids
@@ -133,7 +133,7 @@ class CRFProblem:
 
     @cached_property
     def is_free(self) -> np.ndarray:
-        """(size,) which components of a point may differ from 0: not those that never occur or are not allowed."""
+        """(size,) which components of a point are trained: those that occur and are allowed."""
         firsts, lasts = self._edges
         is_observed = [np.isin(np.arange(self.num_labels), self.gold_labels[ends]) for ends in (firsts, lasts)]
         transitions, start, end = self.transitions
@@ -145,8 +145,8 @@ class CRFProblem:
     def curvature(self) -> np.ndarray:
         """(size,) estimated curvature along each component.
 
-        If labels were drawn by their frequency with each feature, the curvature would be the variance of their count.
-        The features of a word are correlated, so it is smaller: an empirical power of it.
+        If labels were sampled by their frequency given each feature, the curvature would be the variance of their
+        count. The features of a word are correlated, so it is smaller: an empirical power of the variance.
         """
         counts = np.zeros(self.pairs.size)
         for first, last, _ in self._blocks:
@@ -258,7 +258,7 @@ def unpack_transitions(flat: np.ndarray, num_labels: int) -> TransitionArrays:
 def exp_transitions(transitions: TransitionArrays, is_allowed: TransitionArrays) -> TransitionArrays:
     """e^ of each, 0 where it is not allowed and for padding labels."""
     padding = kernels.padded_labels(len(transitions[1])) - len(transitions[1])
-    with np.errstate(over="ignore"):  # a step that is too long: the search finds the cost infinite and shortens it
+    with np.errstate(over="ignore"):  # after too long a step: the cost is infinite, and the line search shortens it
         transition_powers, start, end = (
             np.pad(np.where(allowed, np.exp(scores), 0.0), (0, padding))
             for scores, allowed in zip(transitions, is_allowed, strict=True)
@@ -269,7 +269,7 @@ def exp_transitions(transitions: TransitionArrays, is_allowed: TransitionArrays)
 # --- The model ---
 
 RETRY_HINT = "train it again"
-MIN_CHARACTER_RATE = 0.98  # share of words of one character from which on the text is labeled by character
+MIN_CHARACTER_RATE = 0.98  # minimum fraction of one-character words for which character templates are the default
 NO_TARGET = -1
 
 
@@ -335,7 +335,7 @@ class CRFModel:
         return CRFProblem(features, target_lengths, gold_labels, pairs, self.allowed, self.l2, threads)
 
     def set_weights(self, point: np.ndarray) -> None:
-        """Take over a point of the optimizer."""
+        """Set the parameters from a point of the optimizer."""
         self.weights = point[: len(self.labels)]
         self.transitions = unpack_transitions(point[len(self.labels) :], self.num_labels)
 
@@ -359,8 +359,8 @@ class CRFModel:
         features = index.lookup(self.attributes, tokens, lengths)[number]
         features = features[features != NO_FEATURE]
         contributions = []
-        for feature, number in zip(features.tolist(), self._renumber(features).tolist(), strict=True):
-            span = slice(self.offsets[number], self.offsets[number + 1])
+        for feature, new_id in zip(features.tolist(), self._renumber(features).tolist(), strict=True):
+            span = slice(self.offsets[new_id], self.offsets[new_id + 1])
             label_weights = np.zeros(kernels.padded_labels(self.num_labels))
             label_weights[self.labels[span]] = self.weights[span]
             label_weights = label_weights[: self.num_labels]
@@ -369,9 +369,9 @@ class CRFModel:
                 template, parts = index.feature(feature, self.attributes)
                 value_text = "+".join(text or "outside" for _, text in parts)
                 contributions.append(
-                    FeatureContribution((), f"{template} = {value_text}", value, tuple(place for place, _ in parts))
+                    FeatureContribution((), f"{template} = {value_text}", value, tuple(offset for offset, _ in parts))
                 )
-        return sorted(contributions, key=lambda share: (-abs(share.value), share.field))
+        return sorted(contributions, key=lambda contribution: (-abs(contribution.value), contribution.field))
 
     def _renumber(self, features: np.ndarray) -> np.ndarray:
         new_ids = self.new_ids
@@ -408,7 +408,7 @@ class CRFModel:
         }
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Load such a state; missing or misshapen arrays are errors."""
+        """Load such a state; raise ForebearError for missing or misshapen arrays."""
         count = self.num_labels
         shapes: dict[str, Any] = {"moves": (count, count), "start": (count,), "end": (count,)}
         expected_names = {"templates", "keys", "firsts", "offsets", "labels", "weights", *shapes}

@@ -52,11 +52,11 @@ class FeatureTemplate:
 
 
 def parse_templates(text: str) -> tuple[FeatureTemplate, ...]:
-    """Parse templates separated by spaces or commas; InputError names an invalid one."""
+    """Parse templates separated by spaces or commas; raise InputError for an invalid one."""
     templates = tuple(_parse_template(template) for template in re.split(r"[\s,]+", text.strip()) if template)
     if not templates:
         raise InputError("there is no template", hint="give some, such as word[0] word[-1]+word[0] suffix2[0]")
-    duplicates = [str(template) for number, template in enumerate(templates) if template in templates[:number]]
+    duplicates = [str(template) for index, template in enumerate(templates) if template in templates[:index]]
     if duplicates:
         raise InputError(f"the template {duplicates[0]} stands there twice", hint="give it once")
     return templates
@@ -86,7 +86,7 @@ def word_attributes(word: str) -> tuple[str, ...]:
 
 
 def shape(word: str) -> str:
-    """Character classes in a row, each run once: 1998年 is 0字, iPhone aAa."""
+    """Character classes, each run once: 1998年 is 0字, iPhone aAa."""
     return "".join(char_class for char_class, _ in groupby(map(_char_class, word)))
 
 
@@ -99,11 +99,11 @@ def _char_class(character: str) -> str:
     return "l" if kind[0] in "LM" else character if kind[0] == "P" and character in ".,-'" else kind[0].lower()
 
 
-# --- Attribute values and features as numbers ---
+# --- Ids of attribute values and features ---
 
 NO_FEATURE = -1  # no feature, no value
 _LOCK = threading.Lock()  # guards the rows of words outside the vocabulary
-MAX_VALUES = 1 << 62  # values of a template, so that they fit into 64 bits
+MAX_VALUES = 1 << 62  # maximum values of a template: keys must fit into 64 bits
 
 
 class WordAttributes:
@@ -148,7 +148,7 @@ class WordAttributes:
                 new_row = np.array([[value_ids.get(value, NO_FEATURE) for value, value_ids in values]], np.int32)
                 row = len(self._rows)
                 self._rows = np.concatenate((self._rows, new_row))
-                self._oov_rows[word_id] = row  # last, so that an interrupt leaves no number without its row
+                self._oov_rows[word_id] = row  # assigned last, so that an interrupt leaves no id without its row
             return row
 
     def attribute_text(self, attribute: int, value_id: int) -> str:
@@ -236,7 +236,10 @@ def _values(
 ):
     """For each template (N,) the value of each word as one number; NO_FEATURE if it has none."""
     table, rows = attributes.attribute_rows(tokens)
-    sizes, max_offset = attributes.num_values(), max(abs(offset) for one in templates for _, offset in one.parts)
+    sizes, max_offset = (
+        attributes.num_values(),
+        max(abs(offset) for template in templates for _, offset in template.parts),
+    )
     padded = np.full(len(tokens) + 2 * max_offset * len(lengths), attributes.size, np.int64)
     positions = np.arange(len(tokens)) + max_offset * (2 * np.repeat(np.arange(len(lengths)), lengths) + 1)
     padded[positions] = rows
@@ -254,7 +257,7 @@ def _values(
 
 
 def load_index(arrays: dict[str, np.ndarray], templates: tuple[FeatureTemplate, ...]) -> FeatureIndex:
-    """From saved arrays; inconsistent ones are errors."""
+    """From saved arrays; raise ForebearError if they are inconsistent."""
     keys, firsts = arrays["keys"], arrays["firsts"]
     fits = keys.dtype == firsts.dtype == np.int64 and firsts.shape == (len(templates) + 1,) and firsts[0] == 0
     if not fits or firsts[-1] != len(keys) or (np.diff(firsts) < 0).any():

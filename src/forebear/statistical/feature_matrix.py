@@ -68,7 +68,7 @@ class SparseMatrix:
         return self.indices[entries], self.values[entries]
 
     def average_groups(self, groups: np.ndarray) -> SparseMatrix:
-        """The mean row of each group; `groups` (R,) is the rising group number of each row, from 0."""
+        """The mean row of each group; `groups` (R,) is the group of each row, ascending from 0."""
         starts = np.append(np.flatnonzero(np.diff(groups, prepend=-1)), len(groups))
         sizes = np.diff(starts)
         entries = np.diff(self.indptr[starts])
@@ -130,7 +130,7 @@ class RowRepeat:
 
 @dataclass(frozen=True, eq=False)
 class ColumnStack:
-    """Matrices with equally many rows, side by side."""
+    """Matrices with the same rows, concatenated by columns."""
 
     parts: tuple[FeatureMatrix, ...]
 

@@ -1,4 +1,4 @@
-"""Hidden Markov model: parameters, inference, and unsupervised training with Baum–Welch."""
+"""Hidden Markov language model: parameters, inference, and unsupervised training with Baum–Welch."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ from forebear.numerics import require_state
 
 # --- Parameters and inference ---
 
-WORK_PER_THREAD = 1 << 16  # minimum products per thread
+WORK_PER_THREAD = 1 << 16  # minimum multiplications per thread
 
 
 @dataclass(frozen=True, eq=False)
 class HMMParameters:
     """Transition and emission probabilities.
 
-    transitions  (S, S) P(next state given this one); the last is the border state, in which every text begins and ends
-                 and which emits `end` only
+    transitions  (S, S) P(next state given this one); the last is the boundary state, in which every text begins and
+                 ends and which emits `eos_id` only
     emissions    (V, S) P(token given state)
-    end          id that begins and ends every text
+    eos_id       begins and ends every text
     """
 
     transitions: np.ndarray
     emissions: np.ndarray
-    end: int
+    eos_id: int
 
     @property
     def vocab_size(self) -> int:
         return len(self.emissions)
 
     @property
-    def border(self) -> int:
+    def boundary_state(self) -> int:
         return len(self.transitions) - 1
 
     @cached_property
     def stationary(self) -> np.ndarray:
-        """(S,) stationary distribution: the state probabilities in the middle of an unknown text."""
+        """(S,) stationary distribution: state probabilities within a text without context."""
         num_states = len(self.transitions)
         balance = np.vstack((self.transitions.T - np.eye(num_states), np.ones(num_states)))
         solution = np.linalg.lstsq(balance, np.append(np.zeros(num_states), 1.0), rcond=None)[0].clip(0)
         return solution / solution.sum()
 
-    # -- rows of tokens, of which the first is given
+    # -- inference on rows of tokens, given the first token
 
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """For each row, log P(row[i] given row[:i]) for i = 1, 2, …"""
@@ -69,7 +69,7 @@ class HMMParameters:
         """(B, V) log P of the next token, given the probabilities (B, S) of the states before it."""
         log_probs = np.empty((len(states), self.vocab_size))
         with np.errstate(divide="ignore"):
-            for row, state in zip(log_probs, states, strict=True):  # one by one: bit-equal for any batch
+            for row, state in zip(log_probs, states, strict=True):  # row by row: bit-equal for any batch
                 np.log(self.emissions @ (state @ self.transitions), out=row)
         return log_probs
 
@@ -87,7 +87,7 @@ class HMMParameters:
     def _run(
         self, kernel: Callable[..., np.ndarray], rows: Sequence[np.ndarray], *, use_logs: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
-        """What a kernel computes from slices of the rows, and the number of tokens that it gets of each row."""
+        """Run a kernel on slices of the rows; returns its results and the number of tokens after the first per row."""
         tokens, lengths, *tables = *self._flatten_rows(rows), self.transitions, self.emissions
         if use_logs:
             with np.errstate(divide="ignore"):
@@ -103,12 +103,12 @@ class HMMParameters:
     def _by_row(
         self, kernel: Callable[..., np.ndarray], rows: Sequence[np.ndarray], *, use_logs: bool = False
     ) -> list[np.ndarray]:
-        """What a kernel computes for each token but the first, row by row."""
+        """Run a kernel; returns its results for each token but the first, by row."""
         results, lengths = self._run(kernel, rows, use_logs=use_logs)
         return np.split(results, np.cumsum(lengths)[:-1]) if len(rows) else []
 
     def _flatten_rows(self, rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """All tokens but the first of each row, their numbers, and (B, S) the state probabilities before them."""
+        """All tokens but the first of each row, their number per row, and (B, S) the initial state probabilities."""
         lengths = np.array([max(0, len(row) - 1) for row in rows], np.int64)
         tokens = np.concatenate([np.zeros(0, np.int64), *(np.asarray(row)[1:] for row in rows)]).astype(np.int64)
         first_tokens = np.array([row[0] if len(row) else -1 for row in rows], np.int64)
@@ -119,22 +119,22 @@ class HMMParameters:
         initial = self.stationary * first_emissions
         total = initial.sum(axis=1, keepdims=True)
         initial = np.where(total > 0, initial / np.where(total > 0, total, 1.0), self.stationary)
-        initial[first_tokens == self.end] = np.arange(len(self.transitions)) == self.border
+        initial[first_tokens == self.eos_id] = np.arange(len(self.transitions)) == self.boundary_state
         return tokens, lengths, initial
 
     # -- sampling
 
     def sample(self, count: int, seed: int, max_length: int = 1 << 20) -> list[tuple[np.ndarray, np.ndarray]]:
         """Sample texts with their states; longer ones are truncated."""
-        rng, state, active_rows = np.random.default_rng(seed), np.full(count, self.border), np.arange(count)
+        rng, state, active_rows = np.random.default_rng(seed), np.full(count, self.boundary_state), np.arange(count)
         cumulative_transitions, cumulative_emissions = (
             _cumulative(table) for table in (self.transitions, self.emissions.T)
         )
         steps = [np.zeros((3, 0), np.int64)]  # row, token and state of each emission
         for _ in range(max_length):
             state = _sample_columns(cumulative_transitions, state, rng)
-            is_inside = state != self.border
-            active_rows, state = active_rows[is_inside], state[is_inside]
+            is_active = state != self.boundary_state
+            active_rows, state = active_rows[is_active], state[is_active]
             if not len(active_rows):
                 break
             steps.append(np.stack((active_rows, _sample_columns(cumulative_emissions, state, rng), state)))
@@ -145,7 +145,7 @@ class HMMParameters:
 
 
 class HMMDecodingState:
-    """State probabilities of the rows being continued."""
+    """State probabilities of the rows being decoded."""
 
     def __init__(self, parameters: HMMParameters, state_probs: np.ndarray) -> None:
         self.parameters, self.state_probs = parameters, state_probs
@@ -164,10 +164,10 @@ class HMMDecodingState:
 
 
 def map_slices(function: Callable[[slice, slice, np.ndarray], Any], lengths: np.ndarray, num_states: int) -> list[Any]:
-    """Call the function in threads, on about equally long slices of the rows.
+    """Call the function in threads, on slices of the rows with about equally many tokens.
 
-    It receives the slice of the rows, that of their tokens, and the ends of the rows counted from the first token. Rows
-    are independent, so the result is bit-equal for any number of threads.
+    It receives the slice of the rows, that of their tokens, and the ends of the rows within the latter. Rows are
+    independent, so the result is bit-equal for any number of threads.
     """
     ends = np.cumsum(lengths)
     num_tokens = int(ends[-1]) if len(ends) else 0
@@ -184,7 +184,7 @@ def map_slices(function: Callable[[slice, slice, np.ndarray], Any], lengths: np.
 
 
 def _cumulative(probs: np.ndarray) -> np.ndarray:
-    """Cumulative sums of each row n, scaled to the range from n to n + 1, so that the flat array rises."""
+    """Cumulative sums of each row n, scaled to the range from n to n + 1, so that the flat array is sorted."""
     sums = np.cumsum(probs, axis=1)
     return (sums / sums[:, -1:] + np.arange(len(probs))[:, None]).ravel()
 
@@ -195,9 +195,9 @@ def _sample_columns(cumulative_sums: np.ndarray, row_ids: np.ndarray, rng: np.ra
     return np.searchsorted(cumulative_sums, row_ids + rng.random(len(row_ids)), side="right") % width
 
 
-TRANSITION_SMOOTHING = 0.01  # share of `smoothing` that transitions get: there are far fewer of them than of words
-MAX_TOKENS = 1 << 31  # so that expected counts, in units of 2^-32, fit into 64 bits
-MAX_UNSEEN_MASS = 0.5  # maximum share of unseen words in the shared distribution
+TRANSITION_SMOOTHING = 0.01  # factor on `smoothing` for transitions: there are far fewer of them than of emissions
+MAX_TOKENS = 1 << 31  # expected counts, in units of 2^-32, must fit into 64 bits
+MAX_UNSEEN_MASS = 0.5  # maximum probability of all unseen words in the shared distribution
 
 
 def validate_hmm(states: int, smoothing: float) -> None:
@@ -213,13 +213,12 @@ class HMMModel:
     """A hidden Markov language model trained with Baum–Welch.
 
     With probability `smoothing` a state emits from a distribution shared by all states, which reserves mass for unseen
-    words. Both are parts of one model, so no iteration lowers the likelihood.
+    words. The mixture is part of the model, so no iteration lowers the likelihood.
 
-    states      number of states without the border
-    vocabulary  number of ids
-    end         id that begins and ends every row
-    never       ids with probability 0; the others sum to 1
-    smoothing   weight of the shared distribution
+    states        number of states without the boundary state
+    eos_id        begins and ends every row
+    excluded_ids  ids with probability 0; the others sum to 1
+    smoothing     weight of the shared distribution
     """
 
     heads = ("next",)
@@ -227,15 +226,15 @@ class HMMModel:
     max_length = None  # rows may have any length
 
     def __init__(
-        self, *, states: int, vocabulary: int, end: int, never: Iterable[int] = (), smoothing: float = 0.05
+        self, *, states: int, vocab_size: int, eos_id: int, excluded_ids: Iterable[int] = (), smoothing: float = 0.05
     ) -> None:
         validate_hmm(states, smoothing)
-        self.states, self.end, self.smoothing = states, end, smoothing
-        self.predictable = np.ones(vocabulary, bool)
-        self.predictable[list(never)] = False
-        if not self.predictable[end]:
-            raise InputError(f"the end of a text (id {end}) is among the tokens that are never predicted")
-        self.counts = np.zeros(vocabulary, np.int64)  # of the text; ends are counted too
+        self.states, self.eos_id, self.smoothing = states, eos_id, smoothing
+        self.predictable = np.ones(vocab_size, bool)
+        self.predictable[list(excluded_ids)] = False
+        if not self.predictable[eos_id]:
+            raise InputError(f"the end of a text (id {eos_id}) is among the tokens that are never predicted")
+        self.counts = np.zeros(vocab_size, np.int64)  # token counts of the text, EOS included
         self._transitions, self._emissions = self._uniform_tables()
         self._expected_transitions, self._expected_emissions = self._zero_expectations()
         self.iterations = 0
@@ -271,11 +270,11 @@ class HMMModel:
         self.iterations, self._parameters = 0, None
 
     def accumulate(self, tokens: np.ndarray, lengths: np.ndarray, targets: np.ndarray) -> float:
-        """Add the expected counts of rows [end, w1 … wn] with targets [w1 … wn, end]; returns their -log P."""
+        """Add the expected counts of rows [eos, w1 … wn] with targets [w1 … wn, eos]; returns their -log P."""
         targets, lengths = np.asarray(targets, np.int64), np.asarray(lengths, np.int64)
         if not len(lengths):
             return 0.0
-        self._check(np.asarray(tokens), lengths, targets)
+        self._require_complete_rows(np.asarray(tokens), lengths, targets)
         tables = self.finalize()
 
         def expect_slice(rows: slice, span: slice, ends: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -286,7 +285,7 @@ class HMMModel:
             return losses, *expectations
 
         results = map_slices(expect_slice, lengths, self.states)
-        for _, transitions, emissions in results[1:]:  # integers: their sum does not depend on the order
+        for _, transitions, emissions in results[1:]:  # integers, so the sum does not depend on the order
             self._expected_transitions += transitions
             self._expected_emissions += emissions
         return float(np.concatenate([losses for losses, *_ in results]).sum())
@@ -294,7 +293,7 @@ class HMMModel:
     def update(self) -> None:
         """M step: new parameters from the expected counts, which are cleared."""
         tables = self.finalize()
-        if self.smoothing:  # only the share of each count that belongs to a state's own table
+        if self.smoothing:  # only the part of each count due to a state's own distribution
             transitions = self._expected_transitions * _ratio(self._weighted_transitions(), tables.transitions)
             emissions = self._expected_emissions[:, :-1] * _ratio(self._weighted_emissions(), tables.emissions[:, :-1])
         else:
@@ -311,15 +310,15 @@ class HMMModel:
     def has_expectations(self) -> bool:
         return bool(self._expected_transitions.any())
 
-    def _check(self, tokens: np.ndarray, lengths: np.ndarray, targets: np.ndarray) -> None:
+    def _require_complete_rows(self, tokens: np.ndarray, lengths: np.ndarray, targets: np.ndarray) -> None:
         last_positions = np.cumsum(lengths) - 1
-        is_end = np.zeros(len(targets), bool)
-        is_end[last_positions] = True
+        is_last = np.zeros(len(targets), bool)
+        is_last[last_positions] = True
         if (
-            not np.array_equal(targets == self.end, is_end)
-            or not (tokens[last_positions + 1 - lengths] == self.end).all()
+            not np.array_equal(targets == self.eos_id, is_last)
+            or not (tokens[last_positions + 1 - lengths] == self.eos_id).all()
         ):
-            raise ForebearError(f"states are learned from whole rows, all asked for, between two ids {self.end}")
+            raise ForebearError(f"states are learned from whole rows, all asked for, between two ids {self.eos_id}")
         is_allowed = (targets >= 0) & (targets < self.vocab_size)
         is_allowed[is_allowed] = self.predictable[targets[is_allowed]]
         if not is_allowed.all():
@@ -329,7 +328,7 @@ class HMMModel:
     # -- tables
 
     def finalize(self) -> HMMParameters:
-        """The smoothed probabilities, computed on first use and kept until the next update."""
+        """The smoothed probabilities, computed on first use and cached until the next update."""
         if self._parameters is None:
             emissions = np.zeros((self.vocab_size, self.states + 1))
             emissions[:, :-1] = self._weighted_emissions()
@@ -337,8 +336,8 @@ class HMMModel:
             if self.smoothing:
                 emissions[:, :-1] += self.smoothing * self._shared_distribution()[:, None]
                 transitions = transitions + self.smoothing * TRANSITION_SMOOTHING * self._uniform_tables()[0]
-            emissions[self.end, -1] = 1.0
-            self._parameters = HMMParameters(transitions, emissions, self.end)
+            emissions[self.eos_id, -1] = 1.0
+            self._parameters = HMMParameters(transitions, emissions, self.eos_id)
         return self._parameters
 
     def _weighted_transitions(self) -> np.ndarray:
@@ -348,19 +347,19 @@ class HMMModel:
         return (1 - self.smoothing) * self._emissions
 
     def _uniform_tables(self) -> tuple[np.ndarray, np.ndarray]:
-        """Uniform transitions with the observed end probability; unigram emissions."""
-        num_ends, num_tokens = int(self.counts[self.end]), int(self.counts.sum())
-        end_prob = (num_ends + 1) / (num_tokens + 2) if np.count_nonzero(self.predictable) > 1 else 1.0
-        transitions = np.full((self.states + 1, self.states + 1), (1 - end_prob) / self.states)
-        transitions[:, -1] = end_prob
+        """Uniform transitions with the observed EOS probability; unigram emissions."""
+        num_eos, num_tokens = int(self.counts[self.eos_id]), int(self.counts.sum())
+        eos_prob = (num_eos + 1) / (num_tokens + 2) if np.count_nonzero(self.predictable) > 1 else 1.0
+        transitions = np.full((self.states + 1, self.states + 1), (1 - eos_prob) / self.states)
+        transitions[:, -1] = eos_prob
         return transitions, np.tile(self._shared_distribution()[:, None], self.states)
 
     def _shared_distribution(self) -> np.ndarray:
         """(V,) unigram distribution shared by all states, with Good–Turing mass for unseen words."""
         counts = self.counts.copy()
-        counts[self.end] = 0
+        counts[self.eos_id] = 0
         is_unseen = self.predictable & (counts == 0)
-        is_unseen[self.end] = False
+        is_unseen[self.eos_id] = False
         total, num_singletons = int(counts.sum()), max(1, np.count_nonzero(counts == 1))
         if not total:
             return _normalize(is_unseen.astype(np.float64), 0) if is_unseen.any() else np.zeros(self.vocab_size)
@@ -428,7 +427,7 @@ class HMMModel:
 
 
 def _normalize(counts: np.ndarray, axis: int, fallback: np.ndarray | None = None) -> np.ndarray:
-    """Normalize along an axis; lines without counts keep their values in `fallback`."""
+    """Normalize along an axis; slices without counts take their values from `fallback`."""
     total = counts.sum(axis=axis, keepdims=True)
     normalized = _ratio(counts, total)
     return normalized if fallback is None else np.where(total > 0, normalized, fallback)

@@ -18,12 +18,12 @@ from forebear.statistical.linear import FitReport
 
 # --- Tags of unknown words by spelling, learned from rare words ---
 
-MAX_RARE_COUNT = 10  # more frequent words do not resemble unknown words
-MAX_SUFFIX, MAX_PREFIX = 8, 3  # letters
-PRIOR_COUNT = 2.0  # words whose evidence weighs as much as the prior from the shorter affix
+MAX_RARE_COUNT = 10  # more frequent words are unlike unknown words
+MAX_SUFFIX, MAX_PREFIX = 8, 3  # characters
+PRIOR_COUNT = 2.0  # pseudo-count of the prior from the shorter affix
 MIN_AFFIX_WORDS = 2  # words that must share an affix
-PREFIX_WEIGHT = 1.0  # exponent of the prefix's evidence beside the suffix's
-NUM_LENGTHS = 4  # word lengths that are told apart: one character, two, three, and more
+PREFIX_WEIGHT = 1.0  # exponent of the prefix probability
+NUM_LENGTHS = 4  # classes of word length: one character, two, three, and more
 SHAPE_COUNT = len(SHAPES) * NUM_LENGTHS
 
 
@@ -41,7 +41,7 @@ class SuffixTagModel:
         rare_ids = np.flatnonzero((frequencies > 0) & (frequencies <= MAX_RARE_COUNT))
         if not len(rare_ids):
             rare_ids = np.flatnonzero(frequencies)
-        tag_counts = np.minimum(counts[rare_ids], 1.0)  # each word counts once, as an unknown word occurs
+        tag_counts = np.minimum(counts[rare_ids], 1.0)  # each word counts once, as unknown words usually occur once
         self.tags = counts.shape[1]
         self.prior = (tag_counts.sum(axis=0) + 0.5) / (tag_counts.sum() + 0.5 * self.tags)
         rare_words = [words[word_id] for word_id in rare_ids.tolist()]
@@ -52,7 +52,7 @@ class SuffixTagModel:
         """(n, K) P(tag given the word)."""
         suffix_probs, _ = self._suffixes.tag_probs(words)
         prefix_probs, shape_probs = self._prefixes.tag_probs(words)
-        # The shape is evidence of both, and counts once.
+        # Both are conditioned on the shape, which must count once.
         logs = np.log(suffix_probs) + PREFIX_WEIGHT * np.log(prefix_probs) - PREFIX_WEIGHT * np.log(shape_probs)
         return softmax(logs)
 
@@ -71,8 +71,8 @@ class _AffixTree:
         self._probs = np.zeros((len(self._node_ids), counts.shape[1]))
         for word_counts, word_keys in zip(counts, keys, strict=True):
             for key in word_keys:
-                if (number := self._node_ids.get(key)) is not None:
-                    self._probs[number] += word_counts
+                if (node_id := self._node_ids.get(key)) is not None:
+                    self._probs[node_id] += word_counts
         parent_keys = [(shape, affix[1:] if is_suffix else affix[:-1]) for shape, affix in frequent]
         parents = np.array([self._node_ids.get(key, key[0]) for key in parent_keys], np.int64)
         sizes = np.array([len(affix) for _, affix in frequent], np.int64)
@@ -112,7 +112,7 @@ def _shapes(words: Sequence[str]) -> list[int]:
 # --- The tagger ---
 
 Arrays = Mapping[str, np.ndarray]
-SPELLING_WEIGHT = 0.5  # occurrences of a word that its spelling counts as
+SPELLING_WEIGHT = 0.5  # pseudo-count of the spelling
 MIN_PROB = 1e-300  # floor of probabilities, so that logarithms are finite
 MIN_TRANSITION = 1e-12  # floor of transition probabilities, so that every legal tag sequence is possible
 
@@ -123,11 +123,11 @@ class HMMTagger:
     P(word given tag) follows by Bayes' rule from P(tag given word), which combines the counts of the word with its
     spelling; for unseen words it is the spelling alone.
 
-    words    vocabulary by id
-    end      id that begins and ends every text
-    unknown  id of all words outside the vocabulary
-    allowed  which of K tags may follow each other (K, K), begin (K,) and end (K,)
-    never    ids that are never predicted, including `end`
+    words         vocabulary by id
+    eos_id        begins and ends every text
+    unk_id        id of all words outside the vocabulary
+    allowed       allowed tag transitions (K, K), first tags (K,) and last tags (K,)
+    excluded_ids  ids that are never predicted
     words_of_ids  maps ids beyond the vocabulary to words; None: there are none
     """
 
@@ -139,14 +139,20 @@ class HMMTagger:
         self,
         *,
         words: Sequence[str],
-        end: int,
-        unknown: int,
+        eos_id: int,
+        unk_id: int,
         allowed: tuple[np.ndarray, np.ndarray, np.ndarray],
-        never: frozenset[int] = frozenset(),
+        excluded_ids: frozenset[int] = frozenset(),
         words_of_ids: Callable[[np.ndarray], list[str]] | None = None,
     ) -> None:
-        self.words, self.end, self.unknown, self.allowed, self.words_of_ids = words, end, unknown, allowed, words_of_ids
-        self.never = np.array(sorted({*never, end} - {unknown}), np.int64)
+        self.words, self.eos_id, self.unk_id, self.allowed, self.words_of_ids = (
+            words,
+            eos_id,
+            unk_id,
+            allowed,
+            words_of_ids,
+        )
+        self.excluded_ids = np.array(sorted({*excluded_ids, eos_id} - {unk_id}), np.int64)
         self._word_counts = np.zeros((len(words), self.tags), np.int64)
         self._transition_counts = np.zeros((self.tags + 1, self.tags + 1), np.int64)
         self._probabilities: _TaggerProbabilities | None = None
@@ -170,7 +176,7 @@ class HMMTagger:
         seconds: float | None = None,
         progress: object = None,
     ) -> FitReport:
-        """Count all rows; the loss is the mean -log P of a word and its tag."""
+        """Count all rows; the reported loss is the mean -log P of a word and its tag."""
         tokens, lengths = (np.asarray(inputs[name], np.int64) for name in ("tokens", "lengths"))
         gold = np.asarray(targets["tag"], np.int64)
         if len(gold) != len(tokens) or gold.max(initial=-1) >= self.tags:
@@ -178,17 +184,17 @@ class HMMTagger:
         has_tag = gold >= 0
         if not has_tag.any():
             raise InputError("nothing is asked that counts", hint="give examples with tags")
-        token_ids = np.where(tokens < self.vocab_size, tokens, self.unknown)
+        token_ids = np.where(tokens < self.vocab_size, tokens, self.unk_id)
         np.add.at(self._word_counts, (token_ids[has_tag], gold[has_tag]), 1)
         rows = np.repeat(np.arange(len(lengths)), lengths)[has_tag]
-        tags, border = gold[has_tag], self.tags
+        tags, boundary = gold[has_tag], self.tags
         is_start = np.diff(rows, prepend=-1) != 0
-        previous = np.where(is_start, border, np.roll(tags, 1))
+        previous = np.where(is_start, boundary, np.roll(tags, 1))
         np.add.at(self._transition_counts, (previous, tags), 1)
-        self._transition_counts[:, border] += np.bincount(tags[np.roll(is_start, -1)], minlength=self.tags + 1)
+        self._transition_counts[:, boundary] += np.bincount(tags[np.roll(is_start, -1)], minlength=self.tags + 1)
         self._probabilities = None
         tables, transitions = self.finalize().states.emissions, self.finalize().states.transitions
-        probs = transitions[previous, tags], tables[token_ids[has_tag], tags]  # 0 where the tags break their own scheme
+        probs = transitions[previous, tags], tables[token_ids[has_tag], tags]  # 0 where the tags violate their scheme
         loss = -sum(np.log(np.maximum(values, MIN_PROB)) for values in probs)
         return FitReport(1, float(np.mean(loss)), "found")
 
@@ -204,7 +210,7 @@ class HMMTagger:
     def logits(self, inputs: Arrays) -> dict[str, np.ndarray]:
         """(T, K) log P(word given tag), up to a constant per word."""
         tokens = np.asarray(inputs["tokens"], np.int64)
-        scores = self.finalize().log_emissions[np.where(tokens < self.vocab_size, tokens, self.unknown)]
+        scores = self.finalize().log_emissions[np.where(tokens < self.vocab_size, tokens, self.unk_id)]
         if self.words_of_ids is not None and len(unknown_ids := np.unique(tokens[tokens >= self.vocab_size])):
             unknown_scores = self.finalize().unknown_log_emissions(self.words_of_ids(unknown_ids))
             unknown_positions = np.flatnonzero(tokens >= self.vocab_size)
@@ -233,12 +239,12 @@ class HMMTagger:
 
     def _map_unknown(self, row: np.ndarray) -> np.ndarray:
         row = np.asarray(row, np.int64)
-        return np.where(row < self.vocab_size, row, self.unknown)
+        return np.where(row < self.vocab_size, row, self.unk_id)
 
     # -- saved state
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The counts, from which everything follows."""
+        """The counts, which determine the probabilities."""
         words, tags = np.nonzero(self._word_counts)
         state = {"words": words, "tags": tags, "counts": self._word_counts[words, tags]}
         state["moves"] = self._transition_counts
@@ -247,10 +253,8 @@ class HMMTagger:
     def load(self, arrays: Arrays) -> None:
         require_names(f"a hidden Markov model of {self.tags} tags", arrays, ("words", "tags", "counts", "moves"))
         words, tags, counts, transition_counts = (arrays[name] for name in ("words", "tags", "counts", "moves"))
-        is_consistent = transition_counts.shape == self._transition_counts.shape and len(words) == len(tags) == len(
-            counts
-        )
-        if not is_consistent or words.max(initial=0) >= self.vocab_size or tags.max(initial=0) >= self.tags:
+        has_shapes = transition_counts.shape == self._transition_counts.shape and len(words) == len(tags) == len(counts)
+        if not has_shapes or words.max(initial=0) >= self.vocab_size or tags.max(initial=0) >= self.tags:
             raise ForebearError(f"these counts are not of {self.vocab_size} words and {self.tags} tags")
         self._word_counts = np.zeros((self.vocab_size, self.tags), np.int64)
         self._word_counts[words, tags] = counts
@@ -270,30 +274,30 @@ class HMMTagger:
 
 
 class _TaggerProbabilities:
-    """The probabilities that follow from a tagger's counts."""
+    """The probabilities estimated from a tagger's counts."""
 
     def __init__(self, tagger: HMMTagger) -> None:
         counts = tagger._word_counts
         frequencies = counts.sum(axis=1)
         self._suffix_model = SuffixTagModel(tagger.words, counts)
-        # P(word): relative frequencies, and the Good–Turing mass of unseen words shared evenly by them
+        # P(word): relative frequencies, and the Good–Turing mass of unseen words, distributed uniformly
         total, num_singletons = int(frequencies.sum()), max(1, np.count_nonzero(frequencies == 1))
         word_probs = frequencies / (total + num_singletons)
         is_unseen = frequencies == 0
-        is_unseen[tagger.never] = False
-        is_unseen[tagger.unknown] = True
+        is_unseen[tagger.excluded_ids] = False
+        is_unseen[tagger.unk_id] = True
         word_probs = word_probs + (num_singletons / (total + num_singletons)) * is_unseen / np.count_nonzero(is_unseen)
         spelling_probs = self._suffix_model.tag_probs(tagger.words)
-        spelling_probs[tagger.unknown] = self._suffix_model.prior
+        spelling_probs[tagger.unk_id] = self._suffix_model.prior
         tag_given_word = (counts + SPELLING_WEIGHT * spelling_probs) / (frequencies[:, None] + SPELLING_WEIGHT)
-        tag_given_word[tagger.never] = 0.0
+        tag_given_word[tagger.excluded_ids] = 0.0
         joint = word_probs[:, None] * tag_given_word
         self._tag_probs = joint.sum(axis=0)
         emissions = np.zeros((tagger.vocab_size, tagger.tags + 1))
         emissions[:, :-1] = joint / self._tag_probs
-        emissions[tagger.end, -1] = 1.0
-        self.states = HMMParameters(_transition_probs(tagger), emissions, tagger.end)
-        self._unknown_prob = float(word_probs[tagger.unknown])
+        emissions[tagger.eos_id, -1] = 1.0
+        self.states = HMMParameters(_transition_probs(tagger), emissions, tagger.eos_id)
+        self._unknown_prob = float(word_probs[tagger.unk_id])
 
     @cached_property
     def log_emissions(self) -> np.ndarray:
@@ -301,7 +305,7 @@ class _TaggerProbabilities:
         return np.log(np.maximum(self.states.emissions[:, :-1], MIN_PROB))
 
     def unknown_log_emissions(self, words: Sequence[str]) -> np.ndarray:
-        """(n, K) the same for words outside the vocabulary, each as probable as all of them together."""
+        """(n, K) log P(word given tag) of OOV words; each gets the total probability of all of them."""
         return np.log(np.maximum(self._unknown_prob * self._suffix_model.tag_probs(words) / self._tag_probs, MIN_PROB))
 
 

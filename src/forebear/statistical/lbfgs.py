@@ -10,9 +10,9 @@ from typing import Literal
 
 import numpy as np
 
-MAX_STEPS, MAX_MEMORY = 10, 1 << 27  # history: steps, and numbers in all of them; at least 3 steps are kept
+MAX_STEPS, MAX_MEMORY = 10, 1 << 27  # maximum steps and values of the history; at least 3 steps are kept
 ARMIJO, WOLFE = 1e-4, 0.9  # sufficient decrease, and curvature condition
-VALUE_NOISE = 1e-13  # relative rounding noise of a value; below it only the slope decides (Hager & Zhang 2005)
+VALUE_NOISE = 1e-13  # relative rounding noise of a value; below it only the slope is tested (Hager & Zhang 2005)
 MAX_HALVINGS = 60
 MIN_NORM = 1e-300
 LOOKBACK = 10  # steps over which `min_decrease` is measured
@@ -26,9 +26,8 @@ LBFGSProgressFn = Callable[[int, float], None]
 class LBFGSResult:
     """The minimum found, and why the search stopped.
 
-    stop_reason  "found": the gradient is small enough; "still": the last steps hardly decreased the value; "exact": no
-                 decrease is possible at this precision; "time" and "iterations": stopped early, at the best point so
-                 far
+    stop_reason  "found": converged; "still": the last steps hardly decreased the value; "exact": no decrease is
+                 possible at this precision; "time" and "iterations": stopped early, at the best point so far
     """
 
     solution: np.ndarray
@@ -89,7 +88,7 @@ class LBFGSOptimizer:
         state: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         self.function, self.l1 = function, l1
-        self.inverse = None if curvature is None else 1 / curvature
+        self.inverse_curvature = None if curvature is None else 1 / curvature
         max_steps = max(3, min(MAX_STEPS, MAX_MEMORY // (2 * max(1, start.size)))) if memory is None else memory
         self.memory = deque[tuple[np.ndarray, np.ndarray, float]](maxlen=max_steps)
         self.values = deque[float](maxlen=LOOKBACK + 1)
@@ -112,11 +111,11 @@ class LBFGSOptimizer:
             "gradient": self.gradient,
             "values": np.array(self.values),
             "changes": np.stack([change for change, _, _ in self.memory]) if self.memory else empty,
-            "bends": np.stack([bend for _, bend, _ in self.memory]) if self.memory else empty,
+            "bends": np.stack([gradient_change for _, gradient_change, _ in self.memory]) if self.memory else empty,
         }
 
     def recent_decrease(self) -> float:
-        """Decrease of the value over the last LOOKBACK steps; infinite before there were so many."""
+        """Decrease of the value over the last LOOKBACK steps; infinite after fewer steps."""
         return self.values[0] - self.value if len(self.values) > LOOKBACK else np.inf
 
     @property
@@ -128,7 +127,7 @@ class LBFGSOptimizer:
         """Take one step; False: no decrease is possible at this precision."""
         result = self._next_point()
         while result is None and self.memory:
-            self.memory.clear()  # restart from steepest descent: the history may mislead
+            self.memory.clear()  # restart from steepest descent
             result = self._next_point()
         if result is None:
             return False
@@ -146,10 +145,10 @@ class LBFGSOptimizer:
 
     def _next_point(self) -> Evaluation | None:
         slope = self.slope
-        direction = _direction(slope, self.memory, self.inverse)
+        direction = _direction(slope, self.memory, self.inverse_curvature)
         initial_length = 1.0
         if not self.memory:
-            norm = np.abs(slope).sum() if self.inverse is None else np.sqrt(-stable_dot(slope, direction))
+            norm = np.abs(slope).sum() if self.inverse_curvature is None else np.sqrt(-stable_dot(slope, direction))
             initial_length = min(1.0, 1 / max(float(norm), MIN_NORM))
         if not self.l1:
             return _wolfe_search(self.function, self.point, self.value, self.gradient, direction, initial_length)
@@ -177,7 +176,9 @@ def pseudo_gradient(point: np.ndarray, gradient: np.ndarray, l1: float) -> np.nd
 
 
 def _direction(
-    gradient: np.ndarray, memory: deque[tuple[np.ndarray, np.ndarray, float]], inverse: np.ndarray | None = None
+    gradient: np.ndarray,
+    memory: deque[tuple[np.ndarray, np.ndarray, float]],
+    inverse_curvature: np.ndarray | None = None,
 ) -> np.ndarray:
     """The L-BFGS direction (two-loop recursion)."""
     direction, buffer = -gradient, np.empty_like(gradient)  # allocating temporaries would take longer than the sums
@@ -185,11 +186,15 @@ def _direction(
     for change, gradient_change, curvature in reversed(memory):
         coefficients.append(stable_dot(change, direction) / curvature)
         direction -= np.multiply(gradient_change, coefficients[-1], out=buffer)
-    if inverse is not None:
-        direction *= inverse
+    if inverse_curvature is not None:
+        direction *= inverse_curvature
     if memory:
         _, gradient_change, curvature = memory[-1]
-        scaled = gradient_change if inverse is None else np.multiply(gradient_change, inverse, out=buffer)
+        scaled = (
+            gradient_change
+            if inverse_curvature is None
+            else np.multiply(gradient_change, inverse_curvature, out=buffer)
+        )
         direction *= curvature / stable_dot(gradient_change, scaled)
     for (change, gradient_change, curvature), coefficient in zip(memory, reversed(coefficients), strict=True):
         direction += np.multiply(change, coefficient - stable_dot(gradient_change, direction) / curvature, out=buffer)

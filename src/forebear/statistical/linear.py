@@ -16,7 +16,7 @@ from forebear.statistical.lbfgs import LBFGSProgressFn, LBFGSResult, minimize, s
 from forebear.statistical.linear_features import TextFeatures, TokenRows, WordFeatures
 from forebear.statistical.passage_features import PassageFeatures
 
-# --- Features by kind of answer ---
+# --- Features by kind of target ---
 
 LinearKind = Literal["label", "labels", "number", "tag", "choice", "span"]
 FeatureExtractor = TextFeatures | WordFeatures | PassageFeatures
@@ -24,7 +24,7 @@ FeatureExtractor = TextFeatures | WordFeatures | PassageFeatures
 
 @dataclass(frozen=True, eq=False)
 class FeatureConfig:
-    """How features are extracted: everything that is not learned; see `LinearModel`."""
+    """Settings of feature extraction; see `LinearModel`."""
 
     kind: LinearKind
     vocab_size: int
@@ -55,7 +55,7 @@ class FeatureConfig:
         return levels | ({"weights_of_ngrams"} if self.kind != "tag" else set())
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> FeatureExtractor:
-        """Load from such arrays; misshapen ones are errors."""
+        """Load from such arrays; raise ForebearError for misshapen ones."""
         options = {"vocab_size": self.vocab_size, "special_ids": self.special_ids}
         if self.kind == "tag":
             return WordFeatures.load(arrays, shapes=self.shapes, **options)
@@ -111,7 +111,7 @@ def logistic_loss(gold: np.ndarray, weights: np.ndarray) -> LossFn:
 
     def loss(scores: np.ndarray) -> tuple[float, np.ndarray]:
         value = float(weights @ (np.logaddexp(0, scores) - gold * scores).sum(axis=1))
-        # As a tanh, which is exact for scores of any size.
+        # tanh does not overflow.
         return value, ((1 + np.tanh(scores / 2)) / 2 - gold) * weights[:, None]
 
     return loss
@@ -152,9 +152,9 @@ def group_softmax_loss(starts: np.ndarray, gold: np.ndarray, weights: np.ndarray
 
 # --- Fitting ---
 
-WEIGHT_TOLERANCE = 1e-4  # maximum distance of the weights from the optimum, as a share of their norm
+WEIGHT_TOLERANCE = 1e-4  # maximum distance of the weights from the optimum, relative to their norm
 TYPICAL_CURVATURE = 0.0005  # a typical p(1 - p) at the optimum: curvature of the loss per squared feature
-LARGE_NUM_ROWS, MIN_DECREASE = (1 << 15, 1e-4)  # with more rows, ten steps must decrease the loss by this share
+LARGE_NUM_ROWS, MIN_DECREASE = (1 << 15, 1e-4)  # with more rows, ten steps must decrease the loss by this fraction
 
 
 class LinearProblem(NamedTuple):
@@ -218,7 +218,7 @@ def fit_linear(
 Arrays = Mapping[str, np.ndarray]
 
 HEADS = {"tag": ("tag",), "choice": ("choice",), "span": ("start", "end")}  # of all other kinds: label
-# What did well on SST-2 and ChnSentiCorp (label), MRPC and AFQMC (pairs), MSRA (tag) and CMRC 2018 (span).
+# Tuned on SST-2 and ChnSentiCorp (label), MRPC and AFQMC (pairs), MSRA (tag) and CMRC 2018 (span).
 DEFAULT_PENALTIES = {"label": 0.1, "labels": 0.1, "number": 1.0, "tag": 0.3, "choice": 2.0, "span": 1.0}
 PAIR_PENALTY = 1.0
 RETRY_HINT = "use an earlier checkpoint; what another version of forebear made has to be adapted anew, with --overwrite"
@@ -226,7 +226,7 @@ RETRY_HINT = "use an earlier checkpoint; what another version of forebear made h
 
 @dataclass(frozen=True)
 class FeatureContribution:
-    """What one feature adds to a score: an n-gram (its ids) and its field, or a named figure."""
+    """The contribution of one feature to a score: an n-gram (its ids) and its field, or a named dense feature."""
 
     tokens: tuple[int, ...]
     field: str
@@ -254,7 +254,7 @@ class LinearModel:
                  "choice": which row of an example; "span": which token of a row begins the answer, and which ends it
     vocab_size   number of ids
     order        tokens of the longest n-gram; "tag" and "span" have features of their own
-    is_pair      rows hold two texts, told apart by their segments; those of "span" always do
+    is_pair      rows have two texts, with segment ids 0 and 1; always for "span"
     special_ids  ids without meaning, such as [CLS]
     shapes       for "tag" and "span": the word shape of each id; None: not used
     min_count    minimum count of an n-gram; None: 1, in large training sets 2
@@ -298,7 +298,7 @@ class LinearModel:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """The names of its answers, which are those of a network's heads."""
+        """The names of its outputs, as of a network's heads."""
         return HEADS.get(self.kind, ("label",))
 
     @property
@@ -460,7 +460,7 @@ class LinearModel:
         return self._require_fitted().arrays() | weights
 
     def load(self, arrays: Arrays) -> None:
-        """Load such a state; a missing, extra or misshapen array is an error."""
+        """Load such a state; raise ForebearError for a missing, extra or misshapen array."""
         bias_shape = {"bias": (self._columns,)} if self._is_biased else {}
         names = self._config.feature_names() | {"weights"} | bias_shape.keys()
         require_names(f"a linear model of the kind {self.kind!r}", arrays, names, hint=RETRY_HINT)

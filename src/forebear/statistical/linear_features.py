@@ -1,4 +1,4 @@
-"""Features of linear models: n-grams of texts and text pairs (tf-idf), and the words around each word to be tagged."""
+"""Features of linear models: tf-idf n-grams of texts and text pairs, and context words of words to be tagged."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from forebear.statistical.ngram.index import NgramIndex
 
 # --- Rows of tokens ---
 
-CHUNK_TOKENS = 1 << 20  # tokens processed together, so that memory is bounded however many rows there are
+CHUNK_TOKENS = 1 << 20  # tokens processed at once: bounds memory
 
 
 def row_chunks(lengths: np.ndarray, max_tokens: int) -> Iterator[tuple[slice, slice]]:
-    """Slices of rows and of their concatenated tokens, each of one row or of up to so many tokens."""
+    """Slices of rows and of their concatenated tokens, each of one row or of up to `max_tokens` tokens."""
     ends = np.concatenate(([0], np.cumsum(lengths)))
     first = 0
     while first < len(lengths):
@@ -31,7 +31,7 @@ def row_chunks(lengths: np.ndarray, max_tokens: int) -> Iterator[tuple[slice, sl
 
 @dataclass(frozen=True, eq=False)
 class TokenRows:
-    """Rows of ids: tokens (T,), lengths (B,) of the rows, and segments (T,), 0 and 1 in the texts of a pair."""
+    """Concatenated rows: token ids (T,), row lengths (B,), and segment ids (T,), 0 or 1 in the texts of a pair."""
 
     tokens: np.ndarray
     lengths: np.ndarray
@@ -39,7 +39,7 @@ class TokenRows:
 
     @classmethod
     def from_rows(cls, inputs: Mapping[str, np.ndarray], *, vocab_size: int, is_segmented: bool) -> TokenRows:
-        """From the inputs of a batch; raises if they are not valid."""
+        """From the inputs of a batch; raise an error unless they are valid."""
         tokens, lengths = np.asarray(inputs["tokens"]), np.asarray(inputs["lengths"], np.int64)
         segments = inputs.get("segments")
         if lengths.sum() != len(tokens) or (lengths < 0).any():
@@ -57,7 +57,7 @@ class TokenRows:
         return len(self.lengths)
 
     def rows(self) -> np.ndarray:
-        """(T,) the row of each token."""
+        """(T,) the row index of each token."""
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
     def drop(self, ids: np.ndarray) -> TokenRows:
@@ -74,7 +74,7 @@ class TokenRows:
         return positions - np.maximum.accumulate(np.where(is_start, positions, 0))
 
     def chunks(self) -> Iterator[TokenRows]:
-        """The rows, chunk by chunk."""
+        """The rows in chunks of bounded size."""
         for rows, tokens in row_chunks(self.lengths, CHUNK_TOKENS):
             segments = None if self.segments is None else self.segments[tokens]
             yield TokenRows(self.tokens[tokens], self.lengths[rows], segments)
@@ -87,7 +87,7 @@ PAIR_FIELDS = ("first", "second", "both")
 
 
 class FeatureName(NamedTuple):
-    """Description of a column: an n-gram (its ids) and its field, or a named figure."""
+    """Description of a column: an n-gram (its ids) and its field, or a named dense feature."""
 
     tokens: tuple[int, ...]
     field: str
@@ -97,10 +97,10 @@ class FeatureName(NamedTuple):
 class TextFeatures:
     """N-gram features weighted by inverse document frequency, learned from training rows.
 
-    A text is the set of its n-grams; its vector has length 1. For a pair, n-grams of the first text only, of the second
-    only and of both are three different features, followed by a few figures on the overlap.
+    A text is the set of its n-grams; its vector has unit length. For a pair, n-grams of the first text only, of the
+    second only and of both are three different features, followed by dense features of the overlap.
 
-    weights  (N,) of all n-grams, unigrams first; 0: too rare to be a feature
+    weights  (N,) inverse document frequencies of all n-grams, unigrams first; 0: too rare to be a feature
     """
 
     ngrams: NgramIndex
@@ -162,7 +162,7 @@ class TextFeatures:
             n += 1
         tokens: list[int] = []
         for keys in (self.ngrams.sorted_keys(length) for length in range(n, 1, -1)):
-            ngram_id, last = divmod(int(keys[ngram_id]), self.ngrams.vocabulary)
+            ngram_id, last = divmod(int(keys[ngram_id]), self.ngrams.vocab_size)
             tokens.append(last)
         return FeatureName((ngram_id, *reversed(tokens)), PAIR_FIELDS[field_id] if self.is_pair else "text")
 
@@ -206,8 +206,8 @@ class TextFeatures:
         if self.is_pair:
             overlaps = _shared_fractions(overlaps, rows)
             row_id = np.append(row_id, np.repeat(np.arange(len(rows)), overlaps.shape[1]))
-            figure_columns = len(PAIR_FIELDS) * len(self.weights) + np.arange(overlaps.shape[1])
-            column = np.append(column, np.tile(figure_columns, len(rows)))
+            overlap_columns = len(PAIR_FIELDS) * len(self.weights) + np.arange(overlaps.shape[1])
+            column = np.append(column, np.tile(overlap_columns, len(rows)))
             value = np.append(value, overlaps.ravel())
         order = np.argsort(row_id, kind="stable")
         indptr = np.concatenate(([0], np.cumsum(np.bincount(row_id, minlength=len(rows)))))
@@ -222,7 +222,7 @@ class TextFeatures:
     def load(
         cls, arrays: Mapping[str, np.ndarray], *, vocab_size: int, order: int, is_pair: bool, special_ids: np.ndarray
     ) -> TextFeatures:
-        ngrams = NgramIndex.load(arrays, vocabulary=vocab_size, order=order)
+        ngrams = NgramIndex.load(arrays, vocab_size=vocab_size, order=order)
         weights, size = arrays["weights_of_ngrams"], sum(map(ngrams.count, range(1, order + 1)))
         if weights.dtype != np.float32 or weights.shape != (size,) or not (np.isfinite(weights) & (weights >= 0)).all():
             raise ForebearError(
@@ -233,7 +233,7 @@ class TextFeatures:
 
 
 class NgramColumns(NamedTuple):
-    """The n-grams of one length: row of each, its id here, and the column of each id (-1: unknown)."""
+    """The n-grams of one length: row and local id of each, and the column of each local id (-1: unknown)."""
 
     row_ids: np.ndarray
     ngram_ids: np.ndarray
@@ -241,11 +241,11 @@ class NgramColumns(NamedTuple):
     segments: np.ndarray | None
 
     def distinct(self) -> np.ndarray:
-        """Each n-gram of each row once, as row · n-grams + id."""
+        """The distinct n-grams of each row, as row · n-grams + id."""
         return _distinct(self.row_ids * len(self.columns) + self.ngram_ids)
 
     def per_row(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The same, split into first text only, second text only, and both."""
+        """The distinct n-grams of each row: first text only, second text only, and both."""
         keys = self.row_ids * len(self.columns) + self.ngram_ids
         first, second = _distinct(keys[self.segments == 0]), _distinct(keys[self.segments == 1])
         both = np.intersect1d(first, second, assume_unique=True)
@@ -259,7 +259,7 @@ def _distinct(keys: np.ndarray) -> np.ndarray:
 
 
 def _shared_fractions(sums: np.ndarray, rows: TokenRows) -> np.ndarray:
-    """(B, figures) overlap ratios, from the sums over the n-grams of the first text only, the second only, and both."""
+    """(B, features) overlap ratios, from weight sums of n-grams of the first text only, the second only, and both."""
     first, second, both = sums[:, 0:-1:3], sums[:, 1:-1:3], sums[:, 2:-1:3]
     fractions = np.empty_like(sums)
     for column, total in enumerate((first + second + both, first + both, second + both)):
@@ -270,7 +270,7 @@ def _shared_fractions(sums: np.ndarray, rows: TokenRows) -> np.ndarray:
 
 
 def _frequent_ngrams(rows: TokenRows, vocab_size: int, order: int, min_count: int) -> tuple[NgramIndex, np.ndarray]:
-    """The n-grams that occur `min_count` times, and the counts of single tokens."""
+    """The n-grams that occur at least `min_count` times, and the token counts."""
     tokens, positions = rows.tokens.astype(np.int64), rows.token_positions()
     token_counts = np.bincount(tokens, minlength=vocab_size)
     ngrams, levels = NgramIndex(vocab_size, (), ()), []
@@ -290,19 +290,19 @@ def _frequent_ngrams(rows: TokenRows, vocab_size: int, order: int, min_count: in
 
 # --- Words to be tagged ---
 
-WORD_OFFSETS = (-2, -1, 0, 1, 2)  # tokens around a word that are features
+WORD_OFFSETS = (-2, -1, 0, 1, 2)  # context tokens that are features
 PAIR_OFFSETS = (-1, 0, 1, 2)  # second tokens of the bigrams that are features
-SHAPE_OFFSETS = (-1, 0, 1)  # tokens whose shapes are features, one by one and all together
+SHAPE_OFFSETS = (-1, 0, 1)  # tokens whose shapes are features, individually and jointly
 MAX_OFFSET = 2
-LARGE_TAGGED_WORDS = 1 << 17  # with more words, bigrams that occur once are dropped: as good, twice as fast
-OUTSIDE = -1  # the token of a feature for positions outside the row and for skipped ids
+LARGE_TAGGED_WORDS = 1 << 17  # with more words, bigrams that occur once are dropped: same accuracy, twice as fast
+OUTSIDE = -1  # token of positions outside the row and of special ids
 
 
 @dataclass(frozen=True, eq=False)
 class WordFeatures:
-    """Features of the words around a word: all tokens, and those bigrams that occur in training.
+    """Features of a word and its context: all tokens, and the bigrams that occur in training.
 
-    bigrams  over the vocabulary and one more id for positions outside the row
+    bigrams  over the vocabulary and one more id, for positions outside the row
     shapes   (V + 1,) word shape of each id; None: not used
     """
 
@@ -340,19 +340,19 @@ class WordFeatures:
     @property
     def _num_token_features(self) -> int:
         """Number of token and bigram features, which precede those of shapes."""
-        return len(WORD_OFFSETS) * self.bigrams.vocabulary + len(PAIR_OFFSETS) * self.bigrams.count(2)
+        return len(WORD_OFFSETS) * self.bigrams.vocab_size + len(PAIR_OFFSETS) * self.bigrams.count(2)
 
     def transform(self, rows: TokenRows, positions: np.ndarray) -> SparseMatrix:
         """A row for each of these tokens."""
-        padded, padded_positions = pad_rows(rows, self.bigrams.vocabulary - 1, self.special_ids)
-        size, first_pair = self.bigrams.vocabulary, len(WORD_OFFSETS) * self.bigrams.vocabulary
+        padded, padded_positions = pad_rows(rows, self.bigrams.vocab_size - 1, self.special_ids)
+        size, first_pair = self.bigrams.vocab_size, len(WORD_OFFSETS) * self.bigrams.vocab_size
         matrices = []
         for begin in range(0, len(positions), CHUNK_TOKENS):
             centers = padded_positions[positions[begin : begin + CHUNK_TOKENS]]
             columns = [padded[centers + offset] + index * size for index, offset in enumerate(WORD_OFFSETS)]
-            for number, offset in enumerate(PAIR_OFFSETS):
+            for index, offset in enumerate(PAIR_OFFSETS):
                 pair_ids = self.bigrams.find_many(2, padded[centers + offset - 1], padded[centers + offset])
-                columns.append(np.where(pair_ids < 0, -1, pair_ids + first_pair + number * self.bigrams.count(2)))
+                columns.append(np.where(pair_ids < 0, -1, pair_ids + first_pair + index * self.bigrams.count(2)))
             if self.shapes is not None:
                 shapes = [self.shapes[padded[centers + offset]] for offset in SHAPE_OFFSETS]
                 joint = np.ravel_multi_index(shapes, (len(SHAPES),) * len(SHAPE_OFFSETS))
@@ -367,7 +367,7 @@ class WordFeatures:
 
     def feature(self, column: int) -> FeatureName:
         """Description of a column: one or two tokens and the offset of the last, or shapes."""
-        size = self.bigrams.vocabulary
+        size = self.bigrams.vocab_size
         if column >= self._num_token_features:
             index, shape = divmod(column - self._num_token_features, len(SHAPES))
             if index < len(SHAPE_OFFSETS):
@@ -394,7 +394,7 @@ class WordFeatures:
         special_ids: np.ndarray,
         shapes: np.ndarray | None = None,
     ) -> WordFeatures:
-        return cls(NgramIndex.load(arrays, vocabulary=vocab_size + 1, order=2), special_ids, shapes)
+        return cls(NgramIndex.load(arrays, vocab_size=vocab_size + 1, order=2), special_ids, shapes)
 
 
 def clipped_token(token: int, vocab_size: int) -> int:
@@ -402,7 +402,7 @@ def clipped_token(token: int, vocab_size: int) -> int:
 
 
 def pad_rows(rows: TokenRows, vocab_size: int, special_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """All rows padded on both sides, and the position of each token in them."""
+    """Concatenate the rows, padded on both sides; also returns the position of each token."""
     positions = np.arange(len(rows.tokens)) + MAX_OFFSET * (2 * rows.rows() + 1)
     padded = np.full(len(rows.tokens) + 2 * MAX_OFFSET * len(rows), vocab_size, np.int64)
     padded[positions] = np.where(np.isin(rows.tokens, special_ids), vocab_size, rows.tokens)

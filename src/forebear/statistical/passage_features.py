@@ -1,4 +1,4 @@
-"""Features of linear question answering: for each token of a passage, whether the answer may begin or end there."""
+"""Features of linear question answering, for each token of a passage as the start or end of the answer."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from forebear.statistical.feature_matrix import (
 from forebear.statistical.linear_features import FeatureName, TokenRows, clipped_token, pad_rows
 
 STOP_SHAPE, MARK_SHAPE = SHAPES.index("stop"), SHAPES.index("mark")
-TOKENS_BEFORE_PART, TOKENS_AFTER_PART = 15, 10  # tokens around a part that are searched for words of the question
-TIE_TOLERANCE = 1e-9  # equal scores differ in their last bits, as they come from cumulative sums
+TOKENS_BEFORE_PART, TOKENS_AFTER_PART = 15, 10  # tokens around a part searched for words of the question
+TIE_TOLERANCE = 1e-9  # equal scores may differ by rounding, since they come from cumulative sums
 PART_KINDS = ("sentence", "clause", "stretch without words of the question")
-FIGURES_OF_EACH = (
+PART_FEATURE_NAMES = (
     "share of the question in or around the", "the same, compared with the best",
     "the question has most in common with the",
     "share of the question before the", "share of the question behind the",
     "begins the", "begins the best", "begins, compared with the best, the",
     "ends the", "ends the best", "ends, compared with the best, the",
 )  # fmt: skip
-PART_FIGURES = tuple(f"{what} {kind}" for kind in PART_KINDS for what in FIGURES_OF_EACH)
-NEIGHBOR_OFFSETS = (-1, 0, 1)  # tokens that are features
-WINDOWS = (3, 10, 30)  # tokens to either side that are searched for words of the question
-MAX_QUESTION_WORDS = 300  # words of questions that are features together with the look of a token
+ALL_PART_FEATURES = tuple(f"{what} {kind}" for kind in PART_KINDS for what in PART_FEATURE_NAMES)
+NEIGHBOR_OFFSETS = (-1, 0, 1)  # context tokens that are features
+WINDOWS = (3, 10, 30)  # tokens to either side searched for words of the question
+MAX_QUESTION_WORDS = 300  # question words combined with the class of a token
 EDGES = ("", ", which ends a clause", ", which begins a clause", ", which is a clause")
-CLAUSE_FIGURES = ("begins the clause", "ends the clause")
-NUM_LOOKS = len(SHAPES) * len(EDGES)  # how a token is written, and whether it begins or ends a clause
-FIGURES = (
+CLAUSE_FEATURES = ("begins the clause", "ends the clause")
+NUM_TOKEN_CLASSES = len(SHAPES) * len(EDGES)  # word shape, and whether the token begins or ends a clause
+DENSE_FEATURES = (
     "outside the passage", "the row's first token", "the passage's first token", "the passage's last token",
     "how rare the token is", "how far on in the passage",
     "in the question", "in the question, by rarity", "the one before is in the question",
@@ -48,16 +48,16 @@ FIGURES = (
     *(f"share of the question in {size} tokens behind" for size in WINDOWS),
     *(f"pairs of the question in {size} tokens before" for size in WINDOWS),
     *(f"pairs of the question in {size} tokens behind" for size in WINDOWS),
-    *PART_FIGURES,
+    *ALL_PART_FEATURES,
 )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class PassageFeatures:
-    """Features of each token of a (question, passage) row, including the first token, which stands for "no answer".
+    """Features of each token of a (question, passage) row, including the first token, which represents "no answer".
 
     weights         (V,) rarity of each id in the training rows, from 0 to 1; 0: ignored
-    question_words  (A,) the most frequent ids of questions, combined with the look of tokens: "when" with digits
+    question_words  (A,) the most frequent ids of questions, combined with token classes: "when" with digits
     shapes          (V + 1,) word shape of each id
     """
 
@@ -81,11 +81,15 @@ class PassageFeatures:
 
     @property
     def width(self) -> int:
-        return len(NEIGHBOR_OFFSETS) * (len(self.weights) + 1) + len(FIGURES) + len(self.question_words) * NUM_LOOKS
+        return (
+            len(NEIGHBOR_OFFSETS) * (len(self.weights) + 1)
+            + len(DENSE_FEATURES)
+            + len(self.question_words) * NUM_TOKEN_CLASSES
+        )
 
     def transform(self, rows: TokenRows) -> ColumnStack:
-        """Neighbor tokens, figures, and combinations of question words with looks."""
-        words, figures, question_parts = [], [np.zeros((0, len(FIGURES)), np.float32)], []
+        """Context tokens, dense features, and combinations of question words with token classes."""
+        words, dense, question_parts = [], [np.zeros((0, len(DENSE_FEATURES)), np.float32)], []
         vocab_size, width = len(self.weights) + 1, len(NEIGHBOR_OFFSETS) * (len(self.weights) + 1)
         for chunk in (part for part in rows.chunks() if len(part.tokens)):
             padded, positions = pad_rows(chunk, vocab_size - 1, self.special_ids)
@@ -95,43 +99,43 @@ class PassageFeatures:
             columns = np.stack(neighbors, axis=1).ravel().astype(np.int32)
             indptr = np.arange(len(positions) + 1) * len(NEIGHBOR_OFFSETS)
             words.append(SparseMatrix(indptr, columns, np.ones(columns.size, np.float32), width))
-            figures.append(self._figures(chunk))
-            question_parts.append(self._question_features(chunk, figures[-1]))
-        question_matrix = stack_repeated_rows(question_parts, len(self.question_words) * NUM_LOOKS)
-        return ColumnStack((stack_rows(words, width), DenseMatrix(np.concatenate(figures)), question_matrix))
+            dense.append(self._dense_features(chunk))
+            question_parts.append(self._question_features(chunk, dense[-1]))
+        question_matrix = stack_repeated_rows(question_parts, len(self.question_words) * NUM_TOKEN_CLASSES)
+        return ColumnStack((stack_rows(words, width), DenseMatrix(np.concatenate(dense)), question_matrix))
 
     def feature(self, column: int) -> FeatureName:
         index, token = divmod(column, len(self.weights) + 1)
         if index < len(NEIGHBOR_OFFSETS):
             return FeatureName((clipped_token(token, len(self.weights)),), f"{NEIGHBOR_OFFSETS[index]:+d}")
         column -= len(NEIGHBOR_OFFSETS) * (len(self.weights) + 1)
-        if column < len(FIGURES):
-            return FeatureName((), FIGURES[column])
-        look, question_word = divmod(column - len(FIGURES), len(self.question_words))
-        shape, edge = divmod(look, len(EDGES))
+        if column < len(DENSE_FEATURES):
+            return FeatureName((), DENSE_FEATURES[column])
+        token_class, question_word = divmod(column - len(DENSE_FEATURES), len(self.question_words))
+        shape, edge = divmod(token_class, len(EDGES))
         field = f"asked, of a token written {SHAPES[shape]}{EDGES[edge]}"
         return FeatureName((int(self.question_words[question_word]),), field)
 
-    def _question_features(self, rows: TokenRows, figures: np.ndarray) -> RowRepeat:
-        """The frequent question words of each row, for every look of its tokens."""
+    def _question_features(self, rows: TokenRows, dense: np.ndarray) -> RowRepeat:
+        """The frequent question words of each row, for every class of its tokens."""
         row_ids, size = rows.rows(), len(self.question_words)
         is_question = (rows.segments == 0) & np.isin(rows.tokens, self.question_words)
         keys = np.unique(row_ids[is_question] * size + np.searchsorted(self.question_words, rows.tokens[is_question]))
         counts = np.bincount(keys // max(1, size), minlength=len(rows))
-        begins_clause, ends_clause = (figures[:, FIGURES.index(name)] > 0 for name in CLAUSE_FIGURES)
-        looks = self.shapes[rows.tokens] * len(EDGES) + 2 * begins_clause + ends_clause
-        keys_of_looks, token_looks = np.unique(row_ids * NUM_LOOKS + looks, return_inverse=True)
-        row, look = np.divmod(keys_of_looks, NUM_LOOKS)
+        begins_clause, ends_clause = (dense[:, DENSE_FEATURES.index(name)] > 0 for name in CLAUSE_FEATURES)
+        token_classes = self.shapes[rows.tokens] * len(EDGES) + 2 * begins_clause + ends_clause
+        class_keys, token_class_ids = np.unique(row_ids * NUM_TOKEN_CLASSES + token_classes, return_inverse=True)
+        row, token_class = np.divmod(class_keys, NUM_TOKEN_CLASSES)
         entries = counts[row]
         indptr = np.concatenate(([0], np.cumsum(entries)))
         first = (np.cumsum(counts) - counts)[row]
         words = keys[np.repeat(first - indptr[:-1], entries) + np.arange(indptr[-1])] % max(1, size)
-        columns = (np.repeat(look, entries) * size + words).astype(np.int32)
-        looks_matrix = SparseMatrix(indptr, columns, np.ones(len(columns), np.float32), size * NUM_LOOKS)
-        return RowRepeat(looks_matrix, token_looks)
+        columns = (np.repeat(token_class, entries) * size + words).astype(np.int32)
+        class_matrix = SparseMatrix(indptr, columns, np.ones(len(columns), np.float32), size * NUM_TOKEN_CLASSES)
+        return RowRepeat(class_matrix, token_class_ids)
 
-    def _figures(self, rows: TokenRows) -> np.ndarray:
-        """(T, figures) FIGURES of the tokens."""
+    def _dense_features(self, rows: TokenRows) -> np.ndarray:
+        """(T, len(DENSE_FEATURES)) features of the tokens."""
         tokens, row_ids = rows.tokens.astype(np.int64), rows.rows()
         in_passage = (rows.segments == 1) & ~np.isin(tokens, self.special_ids)
         in_question = (rows.segments == 0) & ~np.isin(tokens, self.special_ids)
@@ -142,14 +146,12 @@ class PassageFeatures:
         is_match = in_passage & np.isin(keys, question_keys)
         weight = np.where(is_match, self.weights[tokens], 0) / np.maximum(total, 1e-6)[row_ids]
         with_next = np.append(in_question[:-1] & in_question[1:] & (row_ids[:-1] == row_ids[1:]), False)
-        _, token_numbers = np.unique(
-            keys, return_inverse=True
-        )  # small numbers, so that those of pairs fit into 64 bits
-        pairs = token_numbers * (len(keys) + 1) + np.append(token_numbers[1:], len(keys))
+        _, key_ids = np.unique(keys, return_inverse=True)  # small numbers, so that pairs fit into 64 bits
+        pairs = key_ids * (len(keys) + 1) + np.append(key_ids[1:], len(keys))
         is_paired = np.append(in_passage[:-1] & in_passage[1:], False) & np.isin(pairs, pairs[with_next])
-        return self._figure_table(rows, in_passage, is_match, weight, is_paired)
+        return self._dense_table(rows, in_passage, is_match, weight, is_paired)
 
-    def _figure_table(
+    def _dense_table(
         self, rows: TokenRows, in_passage: np.ndarray, is_match: np.ndarray, weight: np.ndarray, is_paired: np.ndarray
     ) -> np.ndarray:
         row_ids, positions = rows.rows(), np.arange(len(rows.tokens))
@@ -161,7 +163,7 @@ class PassageFeatures:
         last_match = _last_flag_before(after_match, positions, row_starts)
         mirrored = _last_flag_before(before_match[::-1], positions, (len(positions) - row_ends)[::-1])
         next_match = len(positions) - 1 - mirrored[::-1]
-        figure_columns = [
+        columns = [
             ~in_passage, positions == row_starts, in_passage & (passage_position == 0),
             in_passage & (passage_position == passage_length - 1),
             self.weights[rows.tokens], passage_position / np.maximum(passage_length, 1),
@@ -171,34 +173,34 @@ class PassageFeatures:
         ]  # fmt: skip
         for token_weights in (weight, np.where(is_paired | _neighbor_flags(is_paired, row_ids, 1), weight, 0)):
             sums, end = np.concatenate(([0.0], np.cumsum(token_weights))), positions + 1
-            figure_columns += [sums[positions] - sums[np.maximum(positions - size, row_starts)] for size in WINDOWS]
-            figure_columns += [sums[np.minimum(end + size, row_ends)] - sums[end] for size in WINDOWS]
-        figure_columns += _part_figures(rows.tokens, row_ids, self.shapes[rows.tokens], in_passage, weight)
-        table = np.zeros((len(positions), len(FIGURES)), np.float32)
-        for column, figures in enumerate(figure_columns):
-            table[:, column] = figures if column < 2 else np.where(in_passage, figures, 0)
+            columns += [sums[positions] - sums[np.maximum(positions - size, row_starts)] for size in WINDOWS]
+            columns += [sums[np.minimum(end + size, row_ends)] - sums[end] for size in WINDOWS]
+        columns += _part_features(rows.tokens, row_ids, self.shapes[rows.tokens], in_passage, weight)
+        table = np.zeros((len(positions), len(DENSE_FEATURES)), np.float32)
+        for column, values in enumerate(columns):
+            table[:, column] = values if column < 2 else np.where(in_passage, values, 0)
         return table
 
     # -- saved state
 
     def arrays(self) -> dict[str, np.ndarray]:
-        is_asking = np.zeros(len(self.weights), np.uint8)
-        is_asking[self.question_words] = 1
-        return {"weights_of_tokens": self.weights, "asking": is_asking}
+        is_question_word = np.zeros(len(self.weights), np.uint8)
+        is_question_word[self.question_words] = 1
+        return {"weights_of_tokens": self.weights, "asking": is_question_word}
 
     @classmethod
     def load(
         cls, arrays: Mapping[str, np.ndarray], *, vocab_size: int, special_ids: np.ndarray, shapes: np.ndarray
     ) -> PassageFeatures:
-        weights, in_question = arrays["weights_of_tokens"], arrays["asking"]
+        weights, is_question_word = arrays["weights_of_tokens"], arrays["asking"]
         if weights.dtype != np.float32 or weights.shape != (vocab_size,) or not np.isfinite(weights).all():
             message = f"the array 'weights_of_tokens' holds {weights.dtype} {list(weights.shape)}"
             raise ForebearError(f"{message} instead of {vocab_size} weights", hint="use an earlier checkpoint")
-        if in_question.dtype != np.uint8 or in_question.shape != (vocab_size,):
-            actual = f"{in_question.dtype} {list(in_question.shape)}"
+        if is_question_word.dtype != np.uint8 or is_question_word.shape != (vocab_size,):
+            actual = f"{is_question_word.dtype} {list(is_question_word.shape)}"
             message = f"the array 'asking' holds {actual} instead of {vocab_size} flags"
             raise ForebearError(message, hint="use an earlier checkpoint")
-        return cls(weights, np.flatnonzero(in_question), special_ids, shapes)
+        return cls(weights, np.flatnonzero(is_question_word), special_ids, shapes)
 
 
 def _neighbor_flags(flags: np.ndarray, row_ids: np.ndarray, shift: int) -> np.ndarray:
@@ -210,15 +212,15 @@ def _neighbor_flags(flags: np.ndarray, row_ids: np.ndarray, shift: int) -> np.nd
 
 
 def _last_flag_before(flags: np.ndarray, positions: np.ndarray, row_starts: np.ndarray) -> np.ndarray:
-    """The last flagged position up to each, or one before the row."""
+    """The last flagged position up to each token, or the one before its row."""
     last = np.maximum.accumulate(np.where(flags, positions, -1))
     return np.where(last >= row_starts, last, row_starts - 1)
 
 
-# --- Sentences, clauses and shorter stretches of a passage, and how much of its question is in or around each ---
+# --- Sentences, clauses and spans between question words: overlap of each with the question ---
 
 
-def _part_figures(
+def _part_features(
     tokens: np.ndarray, row_ids: np.ndarray, shapes: np.ndarray, in_passage: np.ndarray, weights: np.ndarray
 ) -> list[np.ndarray]:
     """PART_FIGURES, (T,) each, of the tokens.
@@ -228,14 +230,16 @@ def _part_figures(
     """
     is_stop = (shapes == STOP_SHAPE) | ~in_passage
     is_mark = (shapes == MARK_SHAPE) | is_stop
-    figures: list[np.ndarray] = []
+    features: list[np.ndarray] = []
     for is_bound in (is_stop, is_mark):
         part = PassageParts.closed_by(is_bound, row_ids)
-        figures += part.figures(part.distinct_weights(tokens, weights), part.begins, part.ends | _next_flags(is_bound))
+        features += part.features(
+            part.distinct_weights(tokens, weights), part.begins, part.ends | _next_flags(is_bound)
+        )
     is_bound = is_mark | (weights > 0)
     part = PassageParts.closed_by(is_bound | _next_flags(is_bound), row_ids)
     scores_around = np.where(is_bound[part.begins], 0.0, part.nearby_weights(weights))
-    return figures + part.figures(scores_around, part.begins & ~is_bound, part.ends & ~is_bound)
+    return features + part.features(scores_around, part.begins & ~is_bound, part.ends & ~is_bound)
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,7 +283,7 @@ class PassageParts:
         last = np.minimum(part_ends + TOKENS_AFTER_PART, row_ends)
         return sums[last + 1] - sums[first]
 
-    def figures(self, scores: np.ndarray, may_begin: np.ndarray, may_end: np.ndarray) -> list[np.ndarray]:
+    def features(self, scores: np.ndarray, may_begin: np.ndarray, may_end: np.ndarray) -> list[np.ndarray]:
         """FIGURES_OF_EACH, from the scores of parts and from the tokens (T,) at which a part may begin and end."""
         firsts = np.flatnonzero(np.diff(self.rows, prepend=-1))
         row_best = np.maximum.reduceat(scores, firsts) if len(firsts) else scores

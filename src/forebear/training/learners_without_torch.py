@@ -173,7 +173,7 @@ class EMLearner(CountingLearner):
             ids, _ = source.token_slice(start, min(start + BLOCK_TOKENS, source.num_tokens))
             counts += np.bincount(ids, minlength=len(counts))
         unit = objective.text_unit if isinstance(objective, WholeTexts) else "document"
-        counts[self.model.end] += len(source.by_sentence() if unit == "sentence" else source)
+        counts[self.model.eos_id] += len(source.by_sentence() if unit == "sentence" else source)
         self.model.prepass(counts)
 
     def initialize(self) -> None:

@@ -27,8 +27,8 @@ contexts = st.lists(st.integers(0, VOCABULARY - 1), max_size=7)
 def count(model: NgramModel, text_lists: Sequence[Sequence[int]]) -> NgramModel:
     """The model after one batch of these texts, each between two end tokens."""
     lengths = np.array([len(text) + 1 for text in text_lists], np.int64)
-    tokens = np.array([token for text in text_lists for token in [model.end, *text]], np.int64)
-    targets = np.array([token for text in text_lists for token in [*text, model.end]], np.int64)
+    tokens = np.array([token for text in text_lists for token in [model.eos_id, *text]], np.int64)
+    targets = np.array([token for text in text_lists for token in [*text, model.eos_id]], np.int64)
     model.add_batch(tokens, lengths, targets)
     return model
 
@@ -36,7 +36,9 @@ def count(model: NgramModel, text_lists: Sequence[Sequence[int]]) -> NgramModel:
 def counted_model(
     text_lists: Sequence[Sequence[int]], order: int, smoothing: str = "kneser-ney", **options: Any
 ) -> NgramModel:
-    model = NgramModel(order=order, vocabulary=VOCABULARY, end=END, never=[PADDING], smoothing=smoothing, **options)
+    model = NgramModel(
+        order=order, vocab_size=VOCABULARY, eos_id=END, excluded_ids=[PADDING], smoothing=smoothing, **options
+    )
     return count(model, text_lists)
 
 
@@ -55,7 +57,7 @@ def lineage_model(smoothing: str, order: int = 2, k: float = 1.0) -> tuple[Ngram
             ["<unk>", "</s>", *sorted({word for sentence_words in sentences for word in sentence_words})]
         )
     }
-    model = NgramModel(order=order, vocabulary=len(ids), end=END, smoothing=smoothing, k=k)
+    model = NgramModel(order=order, vocab_size=len(ids), eos_id=END, smoothing=smoothing, k=k)
     return count(model, [[ids[word] for word in sentence_words] for sentence_words in sentences]), ids
 
 

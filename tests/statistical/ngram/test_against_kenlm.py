@@ -47,7 +47,7 @@ def id_rows(sentences: Sequence[Sequence[str]], ids: dict[str, int]) -> list[np.
 
 
 def counted_model(rows: list[np.ndarray], vocabulary: int, order: int) -> NgramModel:
-    model = NgramModel(order=order, vocabulary=vocabulary, end=END)
+    model = NgramModel(order=order, vocab_size=vocabulary, eos_id=END)
     half = len(rows) // 2
     for part in (rows[:half], rows[half:]):
         lengths = np.array([len(row) - 1 for row in part])
@@ -118,7 +118,7 @@ def test_kenlm_scores_equal_ours_at_every_order(tmp_path: Path, kind: str, order
     random = [[words[i] for i in rng.integers(0, len(words), rng.integers(0, 30))] for _ in range(60)]
     sentences = [*random, *other, *train[:40], [], ["龘"] * 9]
     kenlm_scores = arpa.read_arpa(path, use_compiled=order % 2 == 1)
-    loaded = NgramModel(order=order, vocabulary=len(kenlm_scores.words), end=kenlm_scores.eos_id, smoothing="given")
+    loaded = NgramModel(order=order, vocab_size=len(kenlm_scores.words), eos_id=kenlm_scores.eos_id, smoothing="given")
     loaded.load_probabilities(kenlm_scores.ngrams, kenlm_scores.log_probs, kenlm_scores.backoffs)
     arpa_ids = {word: i for i, word in enumerate(kenlm_scores.words)}
     kenlm_model = kenlm.Model(str(path))
@@ -215,7 +215,7 @@ def test_arpa_file_of_lmplz_scores_as_in_kenlm(tmp_path: Path, kind: str, order:
     train, other = random_sentences(kind)
     path = estimate_by_lmplz(tmp_path, train, order, "--discount_fallback")
     arpa_model = arpa.read_arpa(path, use_compiled=True)
-    model = NgramModel(order=order, vocabulary=len(arpa_model.words), end=arpa_model.eos_id, smoothing="given")
+    model = NgramModel(order=order, vocab_size=len(arpa_model.words), eos_id=arpa_model.eos_id, smoothing="given")
     model.load_probabilities(arpa_model.ngrams, arpa_model.log_probs, arpa_model.backoffs)
     ids, kenlm_model = {word: i for i, word in enumerate(arpa_model.words)}, kenlm.Model(str(path))
     sentences = [*other, *train[:100], ["龘", other[-1][0], "龘"]]

@@ -81,7 +81,7 @@ def test_evidence_of_a_large_model_equals_that_of_a_small_one(options: dict[str,
         counted_model(skewed_texts(3, 80), order, **options),
         build_large_model(skewed_texts(3, 80), order, **options),
     )
-    opened_model = NgramModel(order=order, vocabulary=VOCABULARY, end=END, never=[PADDING], **options)
+    opened_model = NgramModel(order=order, vocab_size=VOCABULARY, eos_id=END, excluded_ids=[PADDING], **options)
     store = large_model.probabilities()
     assert isinstance(store, NgramStore)
     opened_model.use_store(store, large_model.arrays)
@@ -176,7 +176,7 @@ def test_evidence_reports_pruned_ngrams_and_backs_off(smoothing: str):
 
 
 def reloaded(model: NgramModel) -> NgramModel:
-    loaded = NgramModel(order=model.order, vocabulary=VOCABULARY, end=END, never=[PADDING], smoothing="given")
+    loaded = NgramModel(order=model.order, vocab_size=VOCABULARY, eos_id=END, excluded_ids=[PADDING], smoothing="given")
     loaded.load_probabilities(*model.to_arpa())
     return loaded
 
@@ -186,7 +186,7 @@ def test_evidence_of_loaded_probabilities_has_their_logarithms(order: int):
     model = reloaded(counted_model(skewed_texts(3, 80), order))
     backoff_table = model.probabilities()
     assert isinstance(backoff_table, BackoffTable)
-    large_model = NgramModel(order=order, vocabulary=VOCABULARY, end=END, never=[PADDING], smoothing="given")
+    large_model = NgramModel(order=order, vocab_size=VOCABULARY, eos_id=END, excluded_ids=[PADDING], smoothing="given")
     large_model.use_store(NgramStore.build(backoff_table.ngrams, backoff_table.levels), backoff_table.arrays)
     for row in ([END], [END, 3], [4, 3, 3], [3, 8, 4]):
         evidence = checked_evidence(model, row)
@@ -204,7 +204,7 @@ def test_large_loaded_model_is_exported_after_scoring():
     model = reloaded(counted_model(skewed_texts(3, 80), 3))
     backoff_table = model.probabilities()
     assert isinstance(backoff_table, BackoffTable)
-    large_model = NgramModel(order=3, vocabulary=VOCABULARY, end=END, never=[PADDING], smoothing="given")
+    large_model = NgramModel(order=3, vocab_size=VOCABULARY, eos_id=END, excluded_ids=[PADDING], smoothing="given")
     large_model.use_store(NgramStore.build(backoff_table.ngrams, backoff_table.levels), backoff_table.arrays)
     assert np.array_equal(large_model.next_log_probs([np.array([END, 3])]), model.next_log_probs([np.array([END, 3])]))
     for large_arrays, small_arrays in zip(large_model.to_arpa(), model.to_arpa(), strict=True):

@@ -41,7 +41,7 @@ def test_ngram_counts_do_not_depend_on_batches_and_their_order(
     expected = counted_model(given_texts, order).arrays()
     shuffled = given_texts.copy()
     rng.shuffle(shuffled)
-    model = NgramModel(order=order, vocabulary=VOCABULARY, end=END)
+    model = NgramModel(order=order, vocab_size=VOCABULARY, eos_id=END)
     borders = [0, *sorted(min(cut, len(shuffled)) for cut in cuts), len(shuffled)]
     for first, last in pairwise(borders):
         count(model, shuffled[first:last])

@@ -17,8 +17,8 @@ from small_ngram_models import END, VOCABULARY, contexts, count, counted_model, 
 from forebear.data.io.arrays import _memmap_of, release_pages
 from forebear.errors import ForebearError
 from forebear.kernels import ngram_counts as kernels
-from forebear.kernels.ngram_counts import TEXT_BORDER, ngram_levels, ngram_levels_reference
-from forebear.kernels.ngram_score import NGRAM_SCORING_BLOCK
+from forebear.kernels.ngram_counts import ROW_SEPARATOR, ngram_levels, ngram_levels_reference
+from forebear.kernels.ngram_score import TOKENS_PER_BLOCK
 from forebear.statistical.array_pool import MIN_FILE_BYTES, ArrayPool, save_arrays
 from forebear.statistical.ngram import counts as counts_module
 from forebear.statistical.ngram import language_model
@@ -57,7 +57,7 @@ def build_large_model(
 )
 @settings(deadline=None)
 def test_ngram_levels_equal_the_reference(rows: list[list[int]], order: int, threads: int):
-    text = np.array([token for row in rows for token in (*row, TEXT_BORDER)], np.int32)
+    text = np.array([token for row in rows for token in (*row, ROW_SEPARATOR)], np.int32)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "GROUPS_PER_STEP", 1)
         levels = ngram_levels(text.copy(), 5, order, threads)
@@ -66,18 +66,18 @@ def test_ngram_levels_equal_the_reference(rows: list[list[int]], order: int, thr
 
 
 def test_ngram_counts_have_the_narrowest_dtype():
-    text = np.array([*[0] * 70_000, TEXT_BORDER, *[1, 2] * 300, TEXT_BORDER], np.int32)
+    text = np.array([*[0] * 70_000, ROW_SEPARATOR, *[1, 2] * 300, ROW_SEPARATOR], np.int32)
     levels = ngram_levels(text.copy(), 3, 3)
     assert [level.counts.dtype for level in levels] == [np.int32, np.int32]
     assert levels[0].counts.tolist() == [69_999, 300, 299]
     assert levels[1].continuations.dtype == np.uint16
-    assert ngram_levels(np.array([0, 1, 0, 1, TEXT_BORDER], np.int32), 3, 3)[1].counts.dtype == np.uint16
+    assert ngram_levels(np.array([0, 1, 0, 1, ROW_SEPARATOR], np.int32), 3, 3)[1].counts.dtype == np.uint16
 
 
 def test_ngram_levels_of_large_groups_equal_the_reference(monkeypatch: pytest.MonkeyPatch):
     rng = np.random.default_rng(0)
     text = rng.integers(-1, 3, 20_000).astype(np.int32)
-    text[-1] = TEXT_BORDER
+    text[-1] = ROW_SEPARATOR
     monkeypatch.setattr(kernels, "GROUPS_PER_STEP", 16)
     for level, expected_level in zip(
         ngram_levels(text.copy(), 3, 6, 2), ngram_levels_reference(text, 3, 6), strict=True
@@ -110,7 +110,7 @@ def test_scores_do_not_depend_on_block_boundaries(order: int, options: dict[str,
         np.array([END, *text, END, *next_text]) for text, next_text in zip(text_lists, text_lists[::-1], strict=True)
     ]
     rows = [row[: index % 19] for index, row in enumerate(joined)]
-    assert sum(map(len, rows)) > 3 * NGRAM_SCORING_BLOCK
+    assert sum(map(len, rows)) > 3 * TOKENS_PER_BLOCK
     batched = model.score_with_lengths(rows)
     for index, row in enumerate(rows):
         single = model.score_with_lengths([row])
@@ -138,8 +138,8 @@ def test_stored_hash_table_opens_with_equal_scores(tmp_path: Path):
     stamp_store(file, "a" * 64)
     opened = NgramStore.open(file, "a" * 64)
     assert np.array_equal(opened.score(tokens, lengths, END), expected)
-    assert opened.about["tokens"] == model.describe()["tokens"]
-    copy = NgramModel(order=4, vocabulary=VOCABULARY, end=END, never=[2])
+    assert opened.metadata["tokens"] == model.describe()["tokens"]
+    copy = NgramModel(order=4, vocab_size=VOCABULARY, eos_id=END, excluded_ids=[2])
     copy.use_store(opened, model.arrays)
     assert np.array_equal(copy.next_log_probs([rows[0][:3]]), model.next_log_probs([rows[0][:3]]))
 
@@ -251,16 +251,16 @@ def test_array_pool_releases_only_its_own_arrays(tmp_path: Path):
 
 def test_duplicate_ngram_hashes_are_detected():
     from forebear.kernels.jit import compile_kernel
-    from forebear.kernels.ngram_layout import NGRAMS_PER_LINE, SPARE_LINES, WORDS_PER_LINE
+    from forebear.kernels.ngram_layout import BUCKET_SIZE, NGRAMS_PER_BUCKET, SPARE_BUCKETS
     from forebear.kernels.ngram_table import fill_table_kernel, has_duplicates_kernel
 
     def fill_table(hashes: list[int]) -> tuple[int, bool]:
-        lines, used = np.zeros((1 + SPARE_LINES, WORDS_PER_LINE), np.uint64), np.zeros(1 + SPARE_LINES, np.uint8)
+        lines, used = np.zeros((1 + SPARE_BUCKETS, BUCKET_SIZE), np.uint64), np.zeros(1 + SPARE_BUCKETS, np.uint8)
         columns = np.array(hashes, np.uint64), *np.zeros((2, len(hashes)), np.uint32)
-        farthest_line = compile_kernel(fill_table_kernel)(lines, used, 0, 1 + SPARE_LINES, *columns, False)
+        farthest_line = compile_kernel(fill_table_kernel)(lines, used, 0, 1 + SPARE_BUCKETS, *columns, False)
         return farthest_line, compile_kernel(has_duplicates_kernel)(lines, used)
 
-    different = [2 * number for number in range(1, 2 * NGRAMS_PER_LINE)]
+    different = [2 * number for number in range(1, 2 * NGRAMS_PER_BUCKET)]
     assert fill_table(different) == (1, False)  # all have the same home line, and the surplus is in the next
     assert fill_table([2, 4, 2]) == (0, True)  # in one line
     assert fill_table([*different, 2])[0] == -1  # the line was full before the second came

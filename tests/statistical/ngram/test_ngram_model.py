@@ -81,7 +81,7 @@ def test_ngram_model_refuses_ids_outside_the_vocabulary(token: int):
 
 
 def loadable_model(order: int) -> NgramModel:
-    return NgramModel(order=order, vocabulary=VOCABULARY, end=END, never=[PADDING], smoothing="given")
+    return NgramModel(order=order, vocab_size=VOCABULARY, eos_id=END, excluded_ids=[PADDING], smoothing="given")
 
 
 @given(text_lists, st.integers(1, 4), st.sampled_from(["none", "kneser-ney"]), contexts)

@@ -20,7 +20,7 @@ def with_hash_table(model: NgramModel) -> NgramModel:
     """The same model with the hash table of large models."""
     backoff_table = model.probabilities()
     assert isinstance(backoff_table, BackoffTable)
-    table = NgramModel(order=model.order, vocabulary=model.vocab_size, end=model.end, smoothing="given")
+    table = NgramModel(order=model.order, vocab_size=model.vocab_size, eos_id=model.eos_id, smoothing="given")
     table.use_store(NgramStore.build(backoff_table.ngrams, backoff_table.levels), backoff_table.arrays)
     return table
 
@@ -49,7 +49,7 @@ def test_ngrams_without_their_suffix_are_scored_by_definition(seed: int):
     }
     without_suffix = [ngram for ngram in listed if len(ngram) > 2 and ngram[1:] not in listed and END not in ngram[1:]]
     assert len(without_suffix) > 5
-    loaded = NgramModel(order=4, vocabulary=VOCABULARY, end=END, never=[PADDING], smoothing="given")
+    loaded = NgramModel(order=4, vocab_size=VOCABULARY, eos_id=END, excluded_ids=[PADDING], smoothing="given")
     loaded.load_probabilities(ngrams, logs, backoffs[:-1])
     words = [token for token in range(VOCABULARY) if token not in (PADDING, END)]
     rows = [np.array([END, *rng.choice(words, rng.integers(1, 9))]) for _ in range(100)]
@@ -78,7 +78,7 @@ def test_kenlms_own_arpa_files_score_as_in_kenlm(data: Path):
     for path in arpa_files(data):
         arpa_model = arpa.read_arpa(path)
         model = NgramModel(
-            order=len(arpa_model.ngrams), vocabulary=len(arpa_model.words), end=arpa_model.eos_id, smoothing="given"
+            order=len(arpa_model.ngrams), vocab_size=len(arpa_model.words), eos_id=arpa_model.eos_id, smoothing="given"
         )
         model.load_probabilities(arpa_model.ngrams, arpa_model.log_probs, arpa_model.backoffs)
         kenlm_model, rows = kenlm.Model(str(path)), []

@@ -194,9 +194,9 @@ def test_ngram_probabilities_sum_to_one_with_three_discounts(smoothing: str):
         ({"smoothing": "laplace"}, "'laplace'"),
         ({"smoothing": "add", "k": 0.0}, "k is 0"),
         ({"smoothing": "add", "k": float("nan")}, "k is nan"),
-        ({"never": [END]}, "end of a text"),
+        ({"excluded_ids": [END]}, "end of a text"),
     ],
 )
 def test_invalid_ngram_model_settings_are_refused(fields: dict, message: str):
     with pytest.raises(InputError, match=message):
-        NgramModel(**{"order": 2, "vocabulary": VOCABULARY, "end": END, **fields})
+        NgramModel(**{"order": 2, "vocab_size": VOCABULARY, "eos_id": END, **fields})

@@ -23,14 +23,14 @@ from forebear.statistical.array_pool import (
 )
 from forebear.statistical.ngram.index import MIN_COMPILED_NGRAMS, NgramIndex, corrupt_error, load_array
 
-MERGED_NGRAMS_PER_BLOCK = 1 << 20  # n-grams of two parts that are joined at once
+MERGED_NGRAMS_PER_BLOCK = 1 << 20  # n-grams merged at once
 
 
 @dataclass(frozen=True, eq=False)
 class NgramCounts:
-    """For each length, how often each n-gram ends at a predicted token.
+    """For each length, the number of occurrences of each n-gram that end at a predicted token.
 
-    suffixes  as `NgramIndex.suffixes`, if counting has computed them and they were not taken yet
+    suffixes  as `NgramIndex.suffixes`, if counting has computed them; removed by `take_suffixes`
     """
 
     ngrams: NgramIndex
@@ -44,11 +44,11 @@ class NgramCounts:
         return suffixes
 
     @classmethod
-    def empty(cls, vocabulary: int, order: int) -> NgramCounts:
+    def empty(cls, vocab_size: int, order: int) -> NgramCounts:
         no_tokens = np.zeros(0, np.int32)
-        continuations = (np.zeros(vocabulary, np.int32), *(no_tokens,) * (order - 2))[: order - 1]
-        ngrams = NgramIndex(vocabulary, (no_tokens,) * (order - 1), continuations)
-        return cls(ngrams, (np.zeros(vocabulary, np.int64), *(no_tokens,) * (order - 1)))
+        continuations = (np.zeros(vocab_size, np.int32), *(no_tokens,) * (order - 2))[: order - 1]
+        ngrams = NgramIndex(vocab_size, (no_tokens,) * (order - 1), continuations)
+        return cls(ngrams, (np.zeros(vocab_size, np.int64), *(no_tokens,) * (order - 1)))
 
     @property
     def size(self) -> int:
@@ -64,7 +64,7 @@ class NgramCounts:
             return spilled.finish()
 
         words, continuations = (tuple(map(spill, arrays)) for arrays in (self.ngrams.words, self.ngrams.continuations))
-        ngrams = NgramIndex(self.ngrams.vocabulary, words, continuations)
+        ngrams = NgramIndex(self.ngrams.vocab_size, words, continuations)
         return NgramCounts(ngrams, (self.counts[0], *map(spill, self.counts[1:])))
 
     def storage_layout(self) -> dict[str, tuple[np.ndarray, Any]]:
@@ -78,8 +78,8 @@ class NgramCounts:
         return {name: array.astype(kind) for name, (array, kind) in self.storage_layout().items()}
 
     @classmethod
-    def load(cls, arrays: Mapping[str, np.ndarray], *, vocabulary: int, order: int) -> NgramCounts:
-        ngrams = NgramIndex.load(arrays, vocabulary=vocabulary, order=order)
+    def load(cls, arrays: Mapping[str, np.ndarray], *, vocab_size: int, order: int) -> NgramCounts:
+        ngrams = NgramIndex.load(arrays, vocab_size=vocab_size, order=order)
         unigram_counts = load_array(arrays, "counts.1", ngrams.count(1)).astype(np.int64)
         longer_counts = [narrow_ints(load_array(arrays, f"counts.{n}", ngrams.count(n))) for n in range(2, order + 1)]
         for n, counts in enumerate(longer_counts, start=2):
@@ -88,55 +88,55 @@ class NgramCounts:
         return cls(ngrams, (unigram_counts, *longer_counts))
 
 
-def add_borders(
-    tokens: np.ndarray, lengths: np.ndarray, targets: np.ndarray, end: int, allowed: np.ndarray, text: np.ndarray
+def write_rows(
+    tokens: np.ndarray, lengths: np.ndarray, targets: np.ndarray, eos_id: int, allowed: np.ndarray, text: np.ndarray
 ) -> int:
-    """Write rows [end, w1 … wn] with the targets [w1 … wn, end] as text: each row, an end and a border.
+    """Write rows [eos, w1 … wn] with targets [w1 … wn, eos] to `text`, each followed by EOS and ROW_SEPARATOR.
 
-    Returns -1 if they are valid, the position of a target that is not `allowed`, or len(tokens) or more for rows of
-    another form.
+    Returns -1 if they are valid, the position of a target that is not `allowed`, or len(tokens) or more if rows or
+    targets do not have this structure.
     """
-    from forebear.kernels.ngram_counts import TEXT_BORDER, add_borders_kernel
+    from forebear.kernels.ngram_counts import ROW_SEPARATOR, write_rows_kernel
 
     if len(tokens) > MIN_COMPILED_NGRAMS:
-        return int(compile_kernel(add_borders_kernel)(tokens, lengths, targets, end, allowed, text))
+        return int(compile_kernel(write_rows_kernel)(tokens, lengths, targets, eos_id, allowed, text))
     last_positions = np.cumsum(lengths) - 1
     expected_targets, is_first = np.roll(tokens, -1), np.zeros(len(tokens), bool)
-    expected_targets[last_positions] = end
+    expected_targets[last_positions] = eos_id
     is_first[last_positions + 1 - lengths] = True
-    if not np.array_equal(expected_targets, targets) or not np.array_equal(np.asarray(tokens) == end, is_first):
+    if not np.array_equal(expected_targets, targets) or not np.array_equal(np.asarray(tokens) == eos_id, is_first):
         return len(tokens)
     is_valid = (targets >= 0) & (targets < len(allowed))
     is_valid[is_valid] = allowed[targets[is_valid]]
     if not is_valid.all():
         return int(np.argmin(is_valid))
-    ends = last_positions + 1 + 2 * np.arange(1, len(lengths) + 1)  # after the border of each row
+    ends = last_positions + 1 + 2 * np.arange(1, len(lengths) + 1)  # after the separator of each row
     is_token = np.ones(len(text), bool)
     is_token[ends - 1], is_token[ends - 2] = False, False
-    text[ends - 1], text[ends - 2], text[is_token] = TEXT_BORDER, end, tokens
+    text[ends - 1], text[ends - 2], text[is_token] = ROW_SEPARATOR, eos_id, tokens
     return -1
 
 
-def count_ngrams(text: np.ndarray, *, vocabulary: int, order: int, threads: int = 1) -> NgramCounts:
-    """The counts of a text of rows and borders, which is consumed; the first token of each row is only context."""
-    from forebear.kernels.ngram_counts import TEXT_BORDER, ngram_levels, ngram_levels_reference, unigram_counts_kernel
+def count_ngrams(text: np.ndarray, *, vocab_size: int, order: int, threads: int = 1) -> NgramCounts:
+    """Count the n-grams of rows and separators, which are consumed; the first token of a row is only context."""
+    from forebear.kernels.ngram_counts import ROW_SEPARATOR, ngram_levels, ngram_levels_reference, unigram_counts_kernel
 
     if len(text) * order > MIN_COMPILED_NGRAMS:
-        unigram_counts = compile_kernel(unigram_counts_kernel)(text, np.zeros(vocabulary, np.int64))
-        levels = ngram_levels(text, vocabulary, order, threads)
+        unigram_counts = compile_kernel(unigram_counts_kernel)(text, np.zeros(vocab_size, np.int64))
+        levels = ngram_levels(text, vocab_size, order, threads)
     else:
-        is_predicted = (text != TEXT_BORDER) & (np.concatenate(([TEXT_BORDER], text[:-1])) != TEXT_BORDER)
-        unigram_counts = np.bincount(text[is_predicted], minlength=vocabulary)
-        levels = ngram_levels_reference(text, vocabulary, order)
+        is_predicted = (text != ROW_SEPARATOR) & (np.concatenate(([ROW_SEPARATOR], text[:-1])) != ROW_SEPARATOR)
+        unigram_counts = np.bincount(text[is_predicted], minlength=vocab_size)
+        levels = ngram_levels_reference(text, vocab_size, order)
     words, counts, continuations, suffixes = zip(*levels, strict=True) if levels else ((),) * 4
-    no_suffixes = np.zeros(vocabulary, np.int32)
+    no_suffixes = np.zeros(vocab_size, np.int32)
     return NgramCounts(
-        NgramIndex(vocabulary, words, continuations), (unigram_counts, *counts), [no_suffixes, *suffixes]
+        NgramIndex(vocab_size, words, continuations), (unigram_counts, *counts), [no_suffixes, *suffixes]
     )
 
 
 def merge_counts(parts: Sequence[NgramCounts], folder: Path | None = None) -> NgramCounts:
-    """The sum of the counts, merged in pairs, in memory or in files of a folder."""
+    """Sum the counts, merging in pairs, in memory or in files of a folder."""
     parts = list(parts)
     while len(parts) > 1:
         pairs = [parts[first : first + 2] for first in range(0, len(parts), 2)]
@@ -149,12 +149,12 @@ def _merge_pair(left: NgramCounts, right: NgramCounts, folder: Path | None) -> N
         return _merge_pair_reference(left, right)
     from forebear.kernels.ngram_counts import merge_counts_kernel
 
-    vocabulary, order = left.ngrams.vocabulary, left.ngrams.order
+    vocab_size, order = left.ngrams.vocab_size, left.ngrams.order
     unigram_counts = left.counts[0].astype(np.int64) + right.counts[0]
     count_dtype = np.int32 if int(unigram_counts.sum()) <= np.iinfo(np.int32).max else np.int64
-    sources = np.full(vocabulary, 3, np.uint8)
+    sources = np.full(vocab_size, 3, np.uint8)
     words, continuations, merged_counts = [], [], [unigram_counts]
-    buffer_size, dtypes = max(MERGED_NGRAMS_PER_BLOCK, 2 * vocabulary), (np.int32, count_dtype, np.uint8)
+    buffer_size, dtypes = max(MERGED_NGRAMS_PER_BLOCK, 2 * vocab_size), (np.int32, count_dtype, np.uint8)
     buffers = [*(np.empty(buffer_size, dtype) for dtype in dtypes), np.empty(MERGED_NGRAMS_PER_BLOCK, np.int32)]
     for n in range(2, order + 1):
         outputs = [SpillArray(dtype, folder) for dtype in (*dtypes, np.int32)]
@@ -177,40 +177,40 @@ def _merge_pair(left: NgramCounts, right: NgramCounts, folder: Path | None) -> N
         words.append(last_tokens)
         merged_counts.append(counts)
         continuations.append(child_counts)
-    return NgramCounts(NgramIndex(vocabulary, tuple(words), tuple(continuations)), tuple(merged_counts))
+    return NgramCounts(NgramIndex(vocab_size, tuple(words), tuple(continuations)), tuple(merged_counts))
 
 
 def _widen(values: np.ndarray) -> np.ndarray:
-    """At least 32 bits, so that the kernel is not compiled for every mixture of types."""
+    """Convert to at least 32 bits, so that the kernel is not compiled for every combination of types."""
     return values if values.dtype.itemsize > 2 else values.astype(np.int32)
 
 
 def _merge_pair_reference(left: NgramCounts, right: NgramCounts) -> NgramCounts:
-    """An n-gram's number depends on the others, so prefixes are renumbered, level by level."""
-    vocabulary, order = left.ngrams.vocabulary, left.ngrams.order
+    """Ids of n-grams depend on the whole set, so prefixes are renumbered, level by level."""
+    vocab_size, order = left.ngrams.vocab_size, left.ngrams.order
     levels: list[np.ndarray] = []
     merged_counts = [left.counts[0].astype(np.int64) + right.counts[0]]
-    ids_by_part = [np.arange(vocabulary)] * 2
+    ids_by_part = [np.arange(vocab_size)] * 2
     for n in range(2, order + 1):
         renumbered = [
-            merged_ids[part.ngrams.prefixes(n)] * vocabulary + part.ngrams.last_tokens(n)
+            merged_ids[part.ngrams.prefixes(n)] * vocab_size + part.ngrams.last_tokens(n)
             for merged_ids, part in zip(ids_by_part, (left, right), strict=True)
         ]
         merged_keys = np.sort(np.concatenate(renumbered), kind="stable")  # sorted runs: merged in one pass
         levels.append(merged_keys[np.flatnonzero(np.diff(merged_keys, prepend=-1))])
         ids_by_part = [np.searchsorted(levels[-1], keys) for keys in renumbered]
         total = np.zeros(len(levels[-1]), np.int64)
-        for numbering, part in zip(ids_by_part, (left, right), strict=True):
-            total[numbering] += part.counts[n - 1]
+        for new_ids, part in zip(ids_by_part, (left, right), strict=True):
+            total[new_ids] += part.counts[n - 1]
         merged_counts.append(total)
-    return NgramCounts(NgramIndex.from_sorted_keys(vocabulary, levels), tuple(merged_counts))
+    return NgramCounts(NgramIndex.from_sorted_keys(vocab_size, levels), tuple(merged_counts))
 
 
 # --- Counting in bounded memory ---
 
-MIN_DEFAULT_MEMORY, MEMORY_DIVISOR = 1 << 31, 4  # counting may use so many bytes, or this part of all memory
-BYTES_PER_TOKEN, BYTES_PER_NGRAM = 24, 16  # memory for each token of a text, and for each n-gram that ends there
-MIN_TEXT_TOKENS = 1 << 16  # tokens that are counted at once, however little memory there is
+MIN_DEFAULT_MEMORY, MEMORY_DIVISOR = 1 << 31, 4  # default limit: 2 GB, or a quarter of all memory if that is more
+BYTES_PER_TOKEN, BYTES_PER_NGRAM = 24, 16  # memory for each token of a text, and for each n-gram ending at it
+MIN_TEXT_TOKENS = 1 << 16  # tokens counted at once, regardless of memory
 
 
 class NgramCounter:
@@ -221,18 +221,18 @@ class NgramCounter:
     threads  number of counting threads
     """
 
-    def __init__(self, vocabulary: int, order: int) -> None:
-        self.vocabulary, self.order = vocabulary, order
+    def __init__(self, vocab_size: int, order: int) -> None:
+        self.vocab_size, self.order = vocab_size, order
         self.memory, self.threads = max(MIN_DEFAULT_MEMORY, available_ram() // MEMORY_DIVISOR), 1
         self.folder: Path | None = None
         self._parts: list[NgramCounts] = []
-        self._text, self._num_filled = np.zeros(0, np.int32), 0  # text still to be counted, and its length
+        self._text, self._num_filled = np.zeros(0, np.int32), 0  # uncounted text, and its length
         self._is_spilled = False
         self._pool = UNBOUNDED_POOL
 
     @property
     def pool(self) -> ArrayPool:
-        """Array pool for everything that is derived from the counts."""
+        """Array pool for everything derived from the counts."""
         if self.folder is None:
             return UNBOUNDED_POOL
         if (self._pool.max_memory, self._pool.folder) != (self.memory, self.folder):
@@ -244,7 +244,7 @@ class NgramCounter:
         self._parts, self._num_filled, self._is_spilled = [counts], 0, False
 
     def reserve(self, count: int) -> np.ndarray:
-        """Space for so many more ids: rows, each followed by a border. They are part of the text from now on."""
+        """Reserve space in the text for `count` more ids: rows, each followed by EOS and a separator."""
         if self._num_filled and self._num_filled + count > self.max_tokens:
             self._count()
             if self.folder is not None:
@@ -254,17 +254,17 @@ class NgramCounter:
             while len(self._parts) > 1 and self._parts[-2].size <= 2 * self._parts[-1].size:
                 self._parts[-2:] = [merge_counts(self._parts[-2:], self._merge_folder)]
         begin, self._num_filled = self._num_filled, self._num_filled + count
-        if self._num_filled > len(self._text):  # grows by half, without being copied where the system can move memory
+        if self._num_filled > len(self._text):  # grows by half, without a copy where realloc can move pages
             self._text.resize(max(self._num_filled, min(len(self._text) * 3 // 2, self.max_tokens)), refcheck=False)
         return self._text[begin : self._num_filled]
 
     def discard_last(self, count: int) -> None:
-        """Discard the ids added last."""
+        """Discard the last `count` ids."""
         self._num_filled -= count
 
     @property
     def max_tokens(self) -> int:
-        """Tokens that are counted at once; their positions fit into 32 bits."""
+        """Maximum tokens counted at once; positions fit into 32 bits."""
         bytes_per_token = BYTES_PER_TOKEN + BYTES_PER_NGRAM * (self.order - 1)
         return max(MIN_TEXT_TOKENS, min(self.memory // bytes_per_token, 1 << 30))
 
@@ -274,7 +274,7 @@ class NgramCounter:
             text.resize(self._num_filled, refcheck=False)
             self._num_filled = 0
             trim_malloc()
-            self._parts.append(count_ngrams(text, vocabulary=self.vocabulary, order=self.order, threads=self.threads))
+            self._parts.append(count_ngrams(text, vocab_size=self.vocab_size, order=self.order, threads=self.threads))
 
     @property
     def _merge_folder(self) -> Path | None:
@@ -282,8 +282,8 @@ class NgramCounter:
 
     @property
     def counts(self) -> NgramCounts:
-        """All that was counted so far."""
+        """All counts so far."""
         self._count()
-        parts = self._parts or [NgramCounts.empty(self.vocabulary, self.order)]
+        parts = self._parts or [NgramCounts.empty(self.vocab_size, self.order)]
         self._parts = [merge_counts(parts, self._merge_folder)]
         return self._parts[0]

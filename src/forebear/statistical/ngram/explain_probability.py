@@ -189,7 +189,7 @@ def _context_counts(model: NgramModel, contexts: Sequence[list[int]]) -> list[_C
             is_known = int(counts.counts[n - 2][ngram_id]) >= min_count_for(min_counts, n - 1)
         is_kept = continuation_counts >= (min_count_for(min_counts, n) if n > 1 else 0)
         adjusted_counts = continuation_counts
-        if model.config.smoothing == "kneser-ney" and n < model.order and (n == 1 or context[0] != model.end):
+        if model.config.smoothing == "kneser-ney" and n < model.order and (n == 1 or context[0] != model.eos_id):
             adjusted_counts = _num_predecessors(counts.ngrams, context)[words]
         level_discounts, probs = discounts[n - 1] if discounts else np.zeros(4), np.zeros(len(words))
         row = _ContextCounts(
@@ -218,7 +218,7 @@ def _followers(counts: NgramCounts, context: Sequence[int]) -> tuple[np.ndarray,
 def _num_predecessors(ngrams: NgramIndex, context: Sequence[int]) -> np.ndarray:
     """(V,) number of distinct tokens before the context with each token after it."""
     if not context:
-        return np.bincount(ngrams.words[0], minlength=ngrams.vocabulary)
+        return np.bincount(ngrams.words[0], minlength=ngrams.vocab_size)
     n = len(context)
     ngram_ids = prefix_ids = np.flatnonzero(ngrams.words[n - 1] == context[-1])  # any token, then the context
     for length in range(n, 1, -1):
@@ -228,7 +228,7 @@ def _num_predecessors(ngrams: NgramIndex, context: Sequence[int]) -> np.ndarray:
     starts = ngrams.continuation_starts(n + 1)
     sizes = starts[ngram_ids + 1] - starts[ngram_ids]
     positions = np.repeat(starts[ngram_ids] - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
-    return np.bincount(ngrams.words[n][positions], minlength=ngrams.vocabulary)
+    return np.bincount(ngrams.words[n][positions], minlength=ngrams.vocab_size)
 
 
 class _BackoffWalk:
@@ -259,12 +259,12 @@ class _BackoffWalk:
     def _stupid_backoff_level(self, n: int, row: _ContextCounts, prefixes: np.ndarray) -> SmoothedLevel:
         if n == 1:
             predictable = self.model.predictable
-            self._unnormalized, self._sums = smoothing.unigram_probs(self.model.counts.counts[0], predictable)
+            self._unnormalized, self._sums = smoothing.stupid_backoff_unigrams(self.model.counts.counts[0], predictable)
             unseen = np.flatnonzero(predictable & (self.model.counts.counts[0] == 0))
             left = self._unnormalized[unseen[:1]].sum() * np.count_nonzero(predictable) / self._sums
             return SmoothedLevel(self._unnormalized[row.words] / self._sums[0], left)
         args = row.counts, prefixes, 1, self._unnormalized[row.words], self._sums
-        unnormalized, self._sums, smoothed = smoothing.pruned_backoff(*args)
+        unnormalized, self._sums, smoothed = smoothing.stupid_backoff_level(*args)
         self._unnormalized[row.words] = unnormalized
         return smoothed
 

@@ -12,31 +12,23 @@ from forebear.data.io.arrays import release_pages
 from forebear.errors import ForebearError
 from forebear.kernels.jit import compile_kernel
 from forebear.kernels.ngram_layout import narrow_ints
-from forebear.statistical.array_pool import (
-    UNBOUNDED_POOL,
-    ArrayPool,
-    narrowest_dtype,
-)
+from forebear.statistical.array_pool import UNBOUNDED_POOL, ArrayPool, narrowest_dtype
 
-ABSENT = -1  # the number of an n-gram that is not there
-
-
-MIN_COMPILED_NGRAMS = (
-    1 << 18
-)  # n-grams of more than one token; of fewer, numpy is ready before compiled loops are loaded
+ABSENT = -1  # id of an absent n-gram
+MIN_COMPILED_NGRAMS = 1 << 18  # n-grams; for fewer, numpy takes less time than loading compiled kernels
 
 
 @dataclass(frozen=True, eq=False)
 class NgramIndex:
-    """All n-grams up to an order, numbered within their length in lexicographic order; a token's number is its id.
+    """All n-grams up to an order, with ids in lexicographic order within each length; a unigram's id is its token.
 
-    The continuations of an n-gram are contiguous, so the number of them and their last tokens determine the set.
+    The continuations of an n-gram are contiguous, so their number and their last tokens determine the set.
 
     words          last tokens of the bigrams, trigrams, …
     continuations  number of continuations of each token, bigram, …
     """
 
-    vocabulary: int
+    vocab_size: int
     words: tuple[np.ndarray, ...]
     continuations: tuple[np.ndarray, ...]
     _cached: dict[tuple[str, int], np.ndarray] = field(default_factory=dict, repr=False)
@@ -47,32 +39,32 @@ class NgramIndex:
 
     def count(self, n: int) -> int:
         """Number of n-grams of n tokens; 1 for n = 0."""
-        return 1 if n == 0 else self.vocabulary if n == 1 else len(self.words[n - 2])
+        return 1 if n == 0 else self.vocab_size if n == 1 else len(self.words[n - 2])
 
     def last_tokens(self, n: int) -> np.ndarray:
         """The last token of each n-gram."""
-        return np.arange(self.vocabulary) if n == 1 else self.words[n - 2].astype(np.int64)
+        return np.arange(self.vocab_size) if n == 1 else self.words[n - 2].astype(np.int64)
 
     def prefixes(self, n: int) -> np.ndarray:
-        """The number of each n-gram's prefix, all its tokens but the last; 0 for single tokens."""
+        """The id of each n-gram's prefix, all tokens but the last; 0 for unigrams."""
         if n == 1:
-            return np.zeros(self.vocabulary, np.int64)
+            return np.zeros(self.vocab_size, np.int64)
         return np.repeat(np.arange(self.count(n - 1)), self.continuations[n - 2])
 
     def continuation_starts(self, n: int) -> np.ndarray:
-        """(size + 1,) where the continuations of each n-gram begin among those of n + 1 tokens, and their end."""
+        """(size + 1,) offsets of the continuations of each n-gram among the (n+1)-grams."""
         if ("starts", n) not in self._cached:
             self._cached["starts", n] = np.concatenate(([0], np.cumsum(self.continuations[n - 1], dtype=np.int64)))
         return self._cached["starts", n]
 
     def sorted_keys(self, n: int) -> np.ndarray:
-        """Prefix · vocabulary + last token of each n-gram (n > 1), ascending."""
+        """Prefix · vocab_size + last token of each n-gram (n > 1), ascending."""
         if ("keys", n) not in self._cached:
-            self._cached["keys", n] = self.prefixes(n) * self.vocabulary + self.last_tokens(n)
+            self._cached["keys", n] = self.prefixes(n) * self.vocab_size + self.last_tokens(n)
         return self._cached["keys", n]
 
     def to_rows(self, n: int) -> np.ndarray:
-        """(size, n) the n-grams written out."""
+        """(size, n) the tokens of the n-grams."""
         rows = np.empty((self.count(n), n), np.int32)
         rows[:, n - 1] = self.last_tokens(n)
         ngram_ids = self.prefixes(n)
@@ -82,7 +74,7 @@ class NgramIndex:
         return rows
 
     def index_of(self, tokens: Sequence[int] | np.ndarray) -> int:
-        """The number of one n-gram, or ABSENT."""
+        """The id of one n-gram, or ABSENT."""
         ngram_id = int(tokens[0])
         for n, token in enumerate(np.asarray(tokens)[1:].tolist(), start=2):
             span = self.continuation_range(n - 1, ngram_id)
@@ -93,22 +85,22 @@ class NgramIndex:
         return ngram_id
 
     def continuation_range(self, n: int, ngram_id: int) -> slice:
-        """The numbers of the n-grams of n + 1 tokens that go on with this one of n."""
+        """The ids of the (n+1)-grams that extend this n-gram."""
         begin, end = self.continuation_starts(n)[ngram_id : ngram_id + 2].tolist()
         return slice(begin, end)
 
     def find_many(self, n: int, prefixes: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """The numbers, or ABSENT, of the n-grams (n > 1) with these prefixes and last tokens."""
+        """The ids, or ABSENT, of the n-grams (n > 1) with these prefixes and last tokens."""
         keys = self.sorted_keys(n)
         if not len(keys):
             return np.full(len(words), ABSENT)
-        queries = prefixes * self.vocabulary + words  # below 0, so not there, where a prefix is ABSENT
+        queries = prefixes * self.vocab_size + words  # negative, so never found, where the prefix is ABSENT
         positions = np.minimum(np.searchsorted(keys, queries), len(keys) - 1)
         return np.where(keys[positions] == queries, positions, ABSENT)
 
     def suffixes(self, pool: ArrayPool = UNBOUNDED_POOL) -> list[np.ndarray]:
-        """For each length, the number of each n-gram without its first token."""
-        suffix_ids = [np.zeros(self.vocabulary, np.int64), *self.words[:1]]
+        """For each length, the id of each n-gram's suffix, all tokens but the first."""
+        suffix_ids = [np.zeros(self.vocab_size, np.int64), *self.words[:1]]
         is_large = sum(map(len, self.words)) > MIN_COMPILED_NGRAMS
         for n in range(3, self.order + 1):
             if is_large:
@@ -142,7 +134,7 @@ class NgramIndex:
         return suffix_ids
 
     def match_text(self, tokens: np.ndarray, max_context: np.ndarray, max_order: int) -> list[np.ndarray]:
-        """For each length up to `max_order`, the number of the n-gram that ends at each token, or ABSENT."""
+        """For each length up to `max_order`, the id of the n-gram that ends at each token, or ABSENT."""
         matches = [tokens]
         for n in range(2, max_order + 1):
             ngram_ids = np.full(len(tokens), ABSENT)
@@ -155,7 +147,7 @@ class NgramIndex:
         """Arrays `words.n` (last tokens) and `continuations.n` (number of continuations), with narrow types."""
         layout = {}
         for n in range(2, self.order + 1):
-            layout[f"words.{n}"] = self.words[n - 2], np.min_scalar_type(self.vocabulary - 1)
+            layout[f"words.{n}"] = self.words[n - 2], np.min_scalar_type(self.vocab_size - 1)
             layout[f"continuations.{n - 1}"] = self.continuations[n - 2], narrowest_dtype(self.continuations[n - 2])
         return layout
 
@@ -163,36 +155,36 @@ class NgramIndex:
         return {name: array.astype(kind) for name, (array, kind) in self.storage_layout().items()}
 
     @classmethod
-    def load(cls, arrays: Mapping[str, np.ndarray], *, vocabulary: int, order: int) -> NgramIndex:
-        """Load such arrays; raises if they are not a valid, sorted set."""
+    def load(cls, arrays: Mapping[str, np.ndarray], *, vocab_size: int, order: int) -> NgramIndex:
+        """Load such arrays; raise ForebearError unless they are a valid, sorted set."""
         words: list[np.ndarray] = []
         continuations: list[np.ndarray] = []
         for n in range(2, order + 1):
-            num_contexts = vocabulary if n == 2 else len(words[-1])
+            num_contexts = vocab_size if n == 2 else len(words[-1])
             child_counts = narrow_ints(load_array(arrays, f"continuations.{n - 1}", num_contexts))
             last_tokens = load_array(arrays, f"words.{n}", int(child_counts.sum(dtype=np.int64)))
             decreases = np.flatnonzero(np.diff(last_tokens.astype(np.int64)) <= 0) + 1
             is_sorted = np.isin(decreases, np.cumsum(child_counts, dtype=np.int64)).all()
-            if not is_sorted or int(last_tokens.max(initial=-1)) >= vocabulary:
+            if not is_sorted or int(last_tokens.max(initial=-1)) >= vocab_size:
                 raise corrupt_error(f"words.{n}", "is not sorted, or holds ids that the vocabulary lacks")
             words.append(last_tokens)
             continuations.append(child_counts)
-        return cls(vocabulary, tuple(words), tuple(continuations))
+        return cls(vocab_size, tuple(words), tuple(continuations))
 
     @classmethod
-    def from_sorted_keys(cls, vocabulary: int, keys: Sequence[np.ndarray]) -> NgramIndex:
+    def from_sorted_keys(cls, vocab_size: int, keys: Sequence[np.ndarray]) -> NgramIndex:
         """From the `sorted_keys` of the bigrams, trigrams, …"""
-        words, child_counts, num_contexts = [], [], vocabulary
+        words, child_counts, num_contexts = [], [], vocab_size
         for level in keys:
-            words.append((level % vocabulary).astype(np.int32))
-            child_counts.append(np.bincount(level // vocabulary, minlength=num_contexts).astype(np.int32))
+            words.append((level % vocab_size).astype(np.int32))
+            child_counts.append(np.bincount(level // vocab_size, minlength=num_contexts).astype(np.int32))
             num_contexts = len(level)
-        return cls(vocabulary, tuple(words), tuple(child_counts))
+        return cls(vocab_size, tuple(words), tuple(child_counts))
 
     @classmethod
-    def from_rows(cls, ngrams: Sequence[np.ndarray], vocabulary: int) -> tuple[NgramIndex, list[np.ndarray]]:
-        """From n-grams (size, n) for n = 2, 3, …, whose prefixes must be among them; and the number of each n-gram."""
-        index = cls(vocabulary, (), ())
+    def from_rows(cls, ngrams: Sequence[np.ndarray], vocab_size: int) -> tuple[NgramIndex, list[np.ndarray]]:
+        """From n-grams (size, n) for n = 2, 3, …, whose prefixes must be included; also returns their ids."""
+        index = cls(vocab_size, (), ())
         ids_by_length: list[np.ndarray] = []
         level: list[np.ndarray] = []
         for n, rows in enumerate(ngrams, start=2):
@@ -202,17 +194,17 @@ class NgramIndex:
             if (prefixes < 0).any():
                 row = rows[int(np.argmax(prefixes < 0))].tolist()
                 raise ForebearError(f"the n-gram {row} has no entry for its first {n - 1} tokens")
-            keys, ngram_ids = np.unique(prefixes * vocabulary + rows[:, -1], return_inverse=True)
+            keys, ngram_ids = np.unique(prefixes * vocab_size + rows[:, -1], return_inverse=True)
             if len(keys) < len(rows):
                 raise ForebearError(f"an n-gram of {n} tokens is there twice")
             level.append(keys)
-            index = cls.from_sorted_keys(vocabulary, level)
+            index = cls.from_sorted_keys(vocab_size, level)
             ids_by_length.append(ngram_ids)
         return index, ids_by_length
 
 
 def load_array(arrays: Mapping[str, np.ndarray], name: str, size: int) -> np.ndarray:
-    """The array of this name as int32, or int64 where its numbers are large; an error unless it has `size` integers."""
+    """An array as int32, or int64 if its values need it; raise ForebearError unless it has `size` unsigned integers."""
     array = arrays[name]
     if array.dtype.kind != "u" or array.shape != (size,):
         raise corrupt_error(name, f"holds {array.dtype} {list(array.shape)} instead of {size} whole numbers")

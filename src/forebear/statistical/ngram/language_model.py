@@ -14,7 +14,7 @@ from forebear.errors import ForebearError, InputError
 from forebear.numerics import require_names
 from forebear.statistical.array_pool import save_arrays
 from forebear.statistical.ngram.backoff import BackoffTable, split_rows
-from forebear.statistical.ngram.counts import NgramCounter, NgramCounts, add_borders
+from forebear.statistical.ngram.counts import NgramCounter, NgramCounts, write_rows
 from forebear.statistical.ngram.hash_table import NgramStore
 from forebear.statistical.ngram.index import MIN_COMPILED_NGRAMS, NgramIndex
 from forebear.statistical.ngram.smoothing import (
@@ -27,18 +27,17 @@ from forebear.statistical.ngram.smoothing import (
     uniform_probs,
 )
 
-MAX_LISTED_LENGTHS = 5  # n-gram lengths that a note names one by one
+MAX_LISTED_LENGTHS = 5  # n-gram lengths listed in a note
 _LOCK = threading.RLock()  # guards what is computed on first use
 
 
 class NgramModel:
-    """P(token given the last order - 1 tokens), learned by counting; batches do not affect the result.
+    """P(token given the last order - 1 tokens), learned by counting; batching does not affect the result.
 
-    order       tokens of the longest n-gram
-    vocabulary  number of ids
-    end         id that begins every row as context, and ends it as a target
-    never       ids with probability 0; the others sum to 1
-    smoothing   and k and prune: as in `NgramConfig`
+    order         tokens of the longest n-gram
+    eos_id        begins every row as context, and ends it as a target
+    excluded_ids  ids with probability 0; the others sum to 1
+    smoothing     and k and prune: see `NgramConfig`
     """
 
     heads = ("next",)
@@ -49,20 +48,20 @@ class NgramModel:
         self,
         *,
         order: int,
-        vocabulary: int,
-        end: int,
-        never: Iterable[int] = (),
+        vocab_size: int,
+        eos_id: int,
+        excluded_ids: Iterable[int] = (),
         smoothing: str = "kneser-ney",
         k: float = 1.0,
         prune: str = "",
     ) -> None:
         self.config = NgramConfig(order, smoothing, k, prune)
-        self.end = end
-        self.predictable = np.ones(vocabulary, bool)
-        self.predictable[list(never)] = False
-        if not self.predictable[end]:
-            raise InputError(f"the end of a text (id {end}) is among the tokens that are never predicted")
-        self.counter = NgramCounter(vocabulary, order)
+        self.eos_id = eos_id
+        self.predictable = np.ones(vocab_size, bool)
+        self.predictable[list(excluded_ids)] = False
+        if not self.predictable[eos_id]:
+            raise InputError(f"the end of a text (id {eos_id}) is among the tokens that are never predicted")
+        self.counter = NgramCounter(vocab_size, order)
         self._load_arrays: Callable[[], Mapping[str, np.ndarray]] | None = None
         self._probabilities: BackoffTable | NgramStore | None = None
         self._ngrams: NgramIndex | None = None
@@ -79,24 +78,24 @@ class NgramModel:
 
     @property
     def is_imported(self) -> bool:
-        """Whether its probabilities come from elsewhere, and there are no counts."""
+        """Whether the probabilities were imported, so that there are no counts."""
         return self.config.smoothing == "given"
 
     # -- training
 
     def add_batch(self, tokens: np.ndarray, lengths: np.ndarray, targets: np.ndarray) -> None:
-        """Adds a batch of rows [end, w1 … wn] (one after the other in `tokens`) with the targets [w1 … wn, end]."""
+        """Add a batch of rows [eos, w1 … wn], concatenated in `tokens`, with targets [w1 … wn, eos]."""
         if self.is_imported:
             message = "smoothing 'given' means probabilities from elsewhere: there are no counts to add to"
             raise InputError(message, hint="to count, choose --smoothing kneser-ney, add or none")
         if not len(lengths):
             return
         text = self.counter.reserve(len(tokens) + 2 * len(lengths))
-        bad_position = add_borders(tokens, lengths, targets, self.end, self.predictable, text)
+        bad_position = write_rows(tokens, lengths, targets, self.eos_id, self.predictable, text)
         if bad_position >= 0:
             self.counter.discard_last(len(text))
             if bad_position >= len(tokens):
-                raise ForebearError(f"n-grams are counted in whole rows, all asked for, between two ids {self.end}")
+                raise ForebearError(f"n-grams are counted in whole rows, all asked for, between two ids {self.eos_id}")
             message = f"the text holds the id {targets[bad_position]}, which this model never predicts"
             raise InputError(message, hint="prepare the text with the tokenizer of this run")
         self._invalidate()
@@ -106,11 +105,11 @@ class NgramModel:
 
     @property
     def counts(self) -> NgramCounts:
-        """All that was counted so far."""
+        """All counts so far."""
         with _LOCK:
             if self._load_arrays is not None:
-                self.counter.reset(NgramCounts.load(self._load_arrays(), vocabulary=self.vocab_size, order=self.order))
-                self._load_arrays = None  # last, so that an interrupt loses no counts
+                self.counter.reset(NgramCounts.load(self._load_arrays(), vocab_size=self.vocab_size, order=self.order))
+                self._load_arrays = None  # assigned last, so that an interrupt loses no counts
             return self.counter.counts
 
     @property
@@ -121,7 +120,7 @@ class NgramModel:
                 if not self.is_imported:
                     self._ngrams = prune_ngrams(self.counts, self.config.min_count_by_length)
                 elif self._load_arrays is not None:
-                    self._ngrams = NgramIndex.load(self._load_arrays(), vocabulary=self.vocab_size, order=self.order)
+                    self._ngrams = NgramIndex.load(self._load_arrays(), vocab_size=self.vocab_size, order=self.order)
                 else:
                     table = self.probabilities()
                     assert isinstance(table, BackoffTable)
@@ -129,7 +128,7 @@ class NgramModel:
             return self._ngrams
 
     def probabilities(self) -> BackoffTable | NgramStore:
-        """The probabilities, estimated on first use and kept until more is counted."""
+        """The probabilities, estimated on first use and cached until more is counted."""
         if self._probabilities is not None:
             return self._probabilities
         with _LOCK:
@@ -145,10 +144,10 @@ class NgramModel:
             return self._probabilities
 
     def _levels(self) -> LogProbLevels:
-        return self.config.levels(self.counts, self.predictable, self.end, self._discounts, self.counter.pool)
+        return self.config.levels(self.counts, self.predictable, self.eos_id, self._discounts, self.counter.pool)
 
     def _uniform_log_probs(self) -> np.ndarray | None:
-        """With add-k, what a context that lacks a token falls back to instead of the shorter context."""
+        """With add-k, the log-probabilities of tokens unseen after a context, instead of back-off."""
         return to_log_probs(uniform_probs(self.predictable)) if self.config.smoothing == "add" else None
 
     def _store_info(self) -> dict[str, Any]:
@@ -162,12 +161,12 @@ class NgramModel:
 
     def _model_info(self) -> dict[str, Any]:
         table = self.probabilities()
-        return table.about if isinstance(table, NgramStore) else self._store_info()
+        return table.metadata if isinstance(table, NgramStore) else self._store_info()
 
     # -- saved state
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The complete state; equal counts give equal bytes, whatever the batches."""
+        """The complete state; equal counts give equal bytes, however they were batched."""
         if not self.is_imported:
             return self.counts.arrays()
         table = self.probabilities()
@@ -175,14 +174,14 @@ class NgramModel:
         return table.arrays()
 
     def save(self, file: Path) -> None:
-        """Write the state without holding a copy of it."""
+        """Write the state to a file without a copy in memory."""
         if self.is_imported:
             save_arrays(file, {name: (array, array.dtype) for name, array in self.arrays().items()})
         else:
             save_arrays(file, self.counts.storage_layout())
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Load such a state; a missing, extra, misshapen or unsorted array is an error."""
+        """Load such a state; raise ForebearError for a missing, extra, misshapen or unsorted array."""
         values = ["logs", "backoffs"] if self.is_imported else ["counts"]
         names = {f"{values[0]}.{n}" for n in range(1, self.order + 1)}
         names |= {f"words.{n + 1}" for n in range(1, self.order)}
@@ -190,19 +189,19 @@ class NgramModel:
         require_names(f"an n-gram model of order {self.order}", arrays, names)
         self._invalidate()
         if self.is_imported:
-            self._probabilities = BackoffTable.load(arrays, vocabulary=self.vocab_size, order=self.order)
+            self._probabilities = BackoffTable.load(arrays, vocab_size=self.vocab_size, order=self.order)
         else:
-            self.counter.reset(NgramCounts.load(arrays, vocabulary=self.vocab_size, order=self.order))
+            self.counter.reset(NgramCounts.load(arrays, vocab_size=self.vocab_size, order=self.order))
 
     def use_store(self, table: NgramStore, load_arrays: Callable[[], Mapping[str, np.ndarray]]) -> None:
-        """Use an existing table of probabilities; `load_arrays` loads the state if it is needed."""
+        """Use an existing table of probabilities; `load_arrays` loads the counts when they are needed."""
         fits = table.order == self.order and table.sizes[0] == self.vocab_size
-        if not fits or bool(len(table.even)) != (self.config.smoothing == "add"):
+        if not fits or bool(len(table.uniform_log_probs)) != (self.config.smoothing == "add"):
             raise ForebearError("is a table of another model", file=table.file, hint="remove it")
         self._probabilities, self._load_arrays = table, load_arrays
 
     def build_store(self, file: Path) -> NgramStore | None:
-        """Write the probabilities to a file of their own; None if they are too few to gain from it."""
+        """Write the probabilities to a hash table file; None for models too small to benefit."""
         if sum(map(len, self.ngrams.words)) <= MIN_COMPILED_NGRAMS:
             return None
         table = self._probabilities
@@ -210,7 +209,7 @@ class NgramModel:
             return table
         if isinstance(table, BackoffTable):
             self._probabilities = NgramStore.build(
-                table.ngrams, table.levels, table.uniform_log_prob, self._store_info, file, self.counter.pool
+                table.ngrams, table.levels, table.uniform_log_probs, self._store_info, file, self.counter.pool
             )
         else:
             self.store_file, self._probabilities = file, None
@@ -219,21 +218,21 @@ class NgramModel:
         return self._probabilities
 
     def load_probabilities(
-        self, ngrams: Sequence[np.ndarray], logs: Sequence[np.ndarray], backoffs: Sequence[np.ndarray]
+        self, ngrams: Sequence[np.ndarray], log_probs: Sequence[np.ndarray], backoffs: Sequence[np.ndarray]
     ) -> None:
         """Fill a model with smoothing "given" from an ARPA file or `to_arpa`."""
         if not self.is_imported or len(ngrams) != self.order:
             description = f"an n-gram model of order {self.order} and smoothing {self.config.smoothing!r}"
             raise ForebearError(f"{description} does not take these probabilities")
         self._invalidate()
-        self._probabilities = BackoffTable.from_model(ngrams, logs, backoffs, self.vocab_size)
+        self._probabilities = BackoffTable.from_model(ngrams, log_probs, backoffs, self.vocab_size)
 
     def to_arpa(self) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
-        """For n = 1, 2, … the n-grams (size, n), log P and, but for the longest, back-offs: what an ARPA file holds."""
+        """For n = 1, 2, …, the n-grams (size, n), log P, and back-off weights except for the highest order."""
         table = self._probabilities
         if not isinstance(table, BackoffTable):
             if self.is_imported and self._load_arrays is not None:
-                table = BackoffTable.load(self._load_arrays(), vocabulary=self.vocab_size, order=self.order)
+                table = BackoffTable.load(self._load_arrays(), vocab_size=self.vocab_size, order=self.order)
             else:
                 table = BackoffTable.from_levels(self.ngrams, self._levels(), self._uniform_log_probs())
         return table.to_arpa(self.predictable)
@@ -246,15 +245,15 @@ class NgramModel:
         return split_rows(self.score_flat(tokens, lengths), lengths)
 
     def score_with_lengths(self, rows: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """The same; and the length of the longest n-gram that the model has and that ends at each token."""
+        """`score`, and the length of the longest n-gram of the model that ends at each token."""
         tokens, lengths = self._flatten_rows(rows)
-        matched = np.empty(len(tokens), np.uint8)
-        log_probs = self.probabilities().score(tokens, lengths, self.end, matched)
-        return split_rows(log_probs, lengths), split_rows(matched, lengths)
+        match_lengths = np.empty(len(tokens), np.uint8)
+        log_probs = self.probabilities().score(tokens, lengths, self.eos_id, match_lengths)
+        return split_rows(log_probs, lengths), split_rows(match_lengths, lengths)
 
     def score_flat(self, tokens: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """The same of rows one after the other; of the first token of each row, its log P alone."""
-        return self.probabilities().score(tokens, lengths, self.end)
+        """`score` for concatenated rows; the first token of each row gets its unigram log-probability."""
+        return self.probabilities().score(tokens, lengths, self.eos_id)
 
     def next_log_probs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """(B, V) log P(next token given the row)."""
@@ -268,16 +267,16 @@ class NgramModel:
         return log_probs
 
     def context_of(self, row: np.ndarray) -> np.ndarray:
-        """The last tokens of a row, as far as the next depends on them."""
-        last, _ = self._flatten_rows([row[max(0, len(row) - self.order + 1) :]])
-        ends = np.flatnonzero(last == self.end)
-        return last[ends[-1] :] if len(ends) else last
+        """The last tokens of a row that affect the next one."""
+        context, _ = self._flatten_rows([row[max(0, len(row) - self.order + 1) :]])
+        eos_positions = np.flatnonzero(context == self.eos_id)
+        return context[eos_positions[-1] :] if len(eos_positions) else context
 
     def start_decoding(self, rows: Sequence[np.ndarray], max_new_tokens: int) -> NgramDecodingState:
         return NgramDecodingState(self, rows)
 
     def _flatten_rows(self, rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Rows one after the other, and how long each is."""
+        """Concatenated rows, and their lengths."""
         lengths = np.array([len(row) for row in rows], np.int64)
         tokens = np.concatenate([np.zeros(0, np.int64), *map(np.asarray, rows)]).astype(np.int64)
         if len(tokens) and not 0 <= tokens.min() <= tokens.max() < self.vocab_size:

@@ -16,19 +16,19 @@ from forebear.statistical.ngram.counts import NgramCounts
 from forebear.statistical.ngram.index import MIN_COMPILED_NGRAMS, NgramIndex
 
 NGRAMS_PER_BLOCK = 1 << 16  # n-grams whose probabilities are computed at once
-PROGRESS_NGRAMS = 1 << 20  # n-grams after which pages of mapped files are released
+NGRAMS_PER_PAGE_RELEASE = 1 << 20  # n-grams after which pages of mapped files are released
 BACKOFF_FACTOR = 0.4  # weight of the shorter context in Brants et al. (2007)
 
 
 class SmoothedLevel(NamedTuple):
-    """P(last token given the others) of each n-gram of one length, and the back-off mass of each context."""
+    """P(last token given the others) of the n-grams of one length, and the back-off mass of each context."""
 
     probs: np.ndarray  # (n-grams of n tokens,) float64
     backoff_mass: np.ndarray  # (n-grams of n - 1 tokens,) float64
 
 
 class LogProbLevel(NamedTuple):
-    """The natural logarithms of both in float32, as they are used and stored."""
+    """Natural logarithms of a `SmoothedLevel`, as they are used and stored."""
 
     log_probs: np.ndarray  # float32
     backoffs: np.ndarray  # float32
@@ -63,9 +63,9 @@ def relative_frequencies(ngram_counts: np.ndarray, prefixes: np.ndarray, num_con
 
 
 def add_k(counts: NgramCounts, predictable: np.ndarray, k: float) -> LogProbLevels:
-    """k is added to the count of every token after every context (k = 1: Laplace), seen or not.
+    """Add-k smoothing (k = 1: Laplace): add k to the count of every token after every context.
 
-    The back-off mass is shared evenly by all tokens instead of following the shorter context.
+    The back-off mass is distributed uniformly over all tokens instead of by the shorter context.
     """
     num_tokens = int(np.count_nonzero(predictable))
     for n, level_counts in enumerate(counts.counts, start=1):
@@ -104,25 +104,25 @@ def witten_bell_level(
 
 
 def stupid_backoff(counts: NgramCounts, predictable: np.ndarray) -> LogProbLevels:
-    """Stupid back-off (Brants et al. 2007), normalized after each context, which keeps the order of tokens."""
+    """Stupid back-off (Brants et al. 2007), normalized for each context, which preserves the ranking of tokens."""
     ngrams, suffixes = counts.ngrams, counts.take_suffixes() or counts.ngrams.suffixes()
-    unnormalized, sums = unigram_probs(counts.counts[0], predictable)
+    unnormalized, sums = stupid_backoff_unigrams(counts.counts[0], predictable)
     yield LogProbLevel.from_level(SmoothedLevel(unnormalized / sums[0], np.ones(1)))
     for n, level_counts in enumerate(counts.counts[1:], start=2):
         lower, suffix_sums = unnormalized[suffixes[n - 1]], sums[suffixes[n - 2]]
-        unnormalized, sums, smoothed = pruned_backoff(
+        unnormalized, sums, smoothed = stupid_backoff_level(
             level_counts, ngrams.prefixes(n), ngrams.count(n - 1), lower, suffix_sums
         )
         yield LogProbLevel.from_level(smoothed)
 
 
-def unigram_probs(counts: np.ndarray, predictable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def stupid_backoff_unigrams(counts: np.ndarray, predictable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Unnormalized unigram scores of stupid back-off, and their sum."""
     unnormalized = np.where(counts > 0, counts / max(1, int(counts.sum())), BACKOFF_FACTOR * uniform_probs(predictable))
     return unnormalized, np.array([unnormalized.sum()])
 
 
-def pruned_backoff(
+def stupid_backoff_level(
     ngram_counts: np.ndarray, prefixes: np.ndarray, num_contexts: int, lower: np.ndarray, suffix_sums: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, SmoothedLevel]:
     """Unnormalized scores of longer n-grams, their sum after each context, and the normalized level.
@@ -142,11 +142,12 @@ def pruned_backoff(
 
 @dataclass(frozen=True)
 class Discounts:
-    """The discounts of n-grams seen once, twice, and more often.
+    """The discounts of n-grams seen once, twice, and three or more times.
 
-    way   "modified": three discounts from counts of counts (Chen & Goodman 1998); "absolute": one for all, where three
-          cannot be estimated (Kneser & Ney 1995); "half": one half, where no n-gram was seen once or none twice
-    seen  how many n-grams were seen 1, 2, 3 and 4 times
+    way    "modified": three discounts from counts of counts (Chen & Goodman 1998); "absolute": one discount, if three
+           cannot be estimated (Kneser & Ney 1995); "half": 0.5, if no n-gram was seen once or none twice
+    taken  the discounts
+    seen   number of n-grams seen 1, 2, 3 and 4 times
     """
 
     way: str
@@ -161,12 +162,12 @@ class Discounts:
             histogram = compile_kernel(count_of_counts_kernel)(counts, np.zeros(6, np.int64)).tolist()
         else:
             histogram = np.bincount(np.minimum(counts, 5), minlength=5).tolist()
-        once, twice, thrice, four = counts_of_counts = histogram[1], histogram[2], histogram[3], histogram[4]
-        if not (once and twice):
+        n1, n2, n3, n4 = counts_of_counts = histogram[1], histogram[2], histogram[3], histogram[4]
+        if not (n1 and n2):
             return cls("half", (0.5, 0.5, 0.5), counts_of_counts)
-        discount = once / (once + 2 * twice)
-        if thrice:
-            discounts = (discount, 2 - 3 * discount * thrice / twice, 3 - 4 * discount * four / thrice)
+        discount = n1 / (n1 + 2 * n2)
+        if n3:
+            discounts = (discount, 2 - 3 * discount * n3 / n2, 3 - 4 * discount * n4 / n3)
             # A discount of 0 leaves no mass for unseen tokens; a negative one would create mass.
             if all(value > 0 for value in discounts):
                 return cls("modified", discounts, counts_of_counts)
@@ -174,49 +175,49 @@ class Discounts:
 
 
 class KneserNeyLevel(NamedTuple):
-    """What the probabilities of one length are computed from."""
+    """Inputs to the probabilities of one length."""
 
-    adjusted_counts: np.ndarray  # adjusted counts
-    num_children: np.ndarray  # n-grams of each context, which are contiguous
+    adjusted_counts: np.ndarray
+    num_children: np.ndarray  # number of n-grams of each context, which are contiguous
     suffix_ids: np.ndarray  # of each n-gram
     discounts: np.ndarray  # (4,) of the counts 0, 1, 2 and 3 or more
     pruned: np.ndarray  # pruned counts of each context; or empty
-    lower: np.ndarray  # probabilities of the n-grams that are a token shorter
+    lower: np.ndarray  # probabilities of the (n-1)-grams
 
 
 def kneser_ney(
     counts: NgramCounts,
     predictable: np.ndarray,
-    end: int,
+    eos_id: int,
     discounts: list[Discounts],
     min_counts: Sequence[int] = (),
     pool: ArrayPool = UNBOUNDED_POOL,
 ) -> LogProbLevels:
-    """Interpolated modified Kneser–Ney, as KenLM estimates it; fills the list of discounts.
+    """Interpolated modified Kneser–Ney, as in KenLM; fills the list of discounts.
 
     P(w|context) = (a(context w) - D) / Σ a(context ·) + backoff(context) · P(w|shorter context), down to the uniform
-    distribution over all predictable tokens. Pruned counts go to the back-off mass.
+    distribution over all predictable tokens. a is the adjusted count. Pruned counts go to the back-off mass.
     """
     suffixes = counts.take_suffixes() or counts.ngrams.suffixes(pool)
-    adjusted_counts = _adjusted_counts(counts, suffixes, end, pool)
-    discounts[:] = [Discounts.estimate(level_counts) for level_counts in adjusted_counts]
+    adjusted_counts = _adjusted_counts(counts, suffixes, eos_id, pool)
+    discounts[:] = map(Discounts.estimate, adjusted_counts)
     ngrams, adjusted_counts, suffixes, pruned = _prune_levels(counts, adjusted_counts, suffixes, min_counts)
     # Probabilities of shorter n-grams are kept as float32: the rounding is far below the error of any estimate.
     probs, empty = uniform_probs(predictable).astype(np.float32), np.zeros(0, np.int32)
-    for n, times in enumerate(adjusted_counts, start=1):
+    for n, level_counts in enumerate(adjusted_counts, start=1):
         level_discounts = np.array([0.0, *discounts[n - 1].taken])
-        num_children = np.array([ngrams.vocabulary], np.int32) if n == 1 else ngrams.continuations[n - 2]
-        suffix_ids = np.arange(ngrams.vocabulary, dtype=np.int32) if n == 1 else suffixes[n - 1]
-        level = KneserNeyLevel(times, num_children, suffix_ids, level_discounts, pruned[n - 1], probs)
+        num_children = np.array([ngrams.vocab_size], np.int32) if n == 1 else ngrams.continuations[n - 2]
+        suffix_ids = np.arange(ngrams.vocab_size, dtype=np.int32) if n == 1 else suffixes[n - 1]
+        level = KneserNeyLevel(level_counts, num_children, suffix_ids, level_discounts, pruned[n - 1], probs)
         # The suffixes of bigrams are the words of the index itself, which must not be overwritten.
-        is_owned = len(times) > MIN_COMPILED_NGRAMS and n > 2 and suffix_ids.dtype == np.int32
-        if len(times) > MIN_COMPILED_NGRAMS:
+        is_owned = len(level_counts) > MIN_COMPILED_NGRAMS and n > 2 and suffix_ids.dtype == np.int32
+        if len(level_counts) > MIN_COMPILED_NGRAMS:
             log_probs, next_probs = _interpolate_compiled(level, pool, keep_probs=n < ngrams.order, is_owned=is_owned)
         else:
             smoothed = interpolate(level)
             log_probs, next_probs = LogProbLevel.from_level(smoothed), smoothed.probs.astype(np.float32)
-        pool.release(probs, times, *([] if is_owned else [suffix_ids]))
-        adjusted_counts[n - 1] = suffixes[n - 1] = times = suffix_ids = empty  # frees memory for the next level
+        pool.release(probs, level_counts, *([] if is_owned else [suffix_ids]))
+        adjusted_counts[n - 1] = suffixes[n - 1] = level_counts = suffix_ids = empty  # frees memory for the next level
         del level
         probs = next_probs
         yield log_probs
@@ -238,7 +239,7 @@ def interpolate(level: KneserNeyLevel) -> SmoothedLevel:
 def _interpolate_compiled(
     level: KneserNeyLevel, pool: ArrayPool, *, keep_probs: bool, is_owned: bool
 ) -> tuple[LogProbLevel, np.ndarray]:
-    """Block by block; only logarithms are kept, and probabilities where longer n-grams need them."""
+    """Compiled `interpolate`, block by block; keeps logarithms, and probabilities if `keep_probs`."""
     from forebear.kernels.kneser_ney import interpolate_kernel
 
     counts, num_children, suffix_ids, _, _, lower = level
@@ -256,7 +257,7 @@ def _interpolate_compiled(
         to_log_probs(block_probs[: end - first_ngram], log_probs.log_probs[first_ngram:end])
         to_log_probs(block_mass[: next_context - context], log_probs.backoffs[context:next_context])
         if any(
-            new // PROGRESS_NGRAMS > old // PROGRESS_NGRAMS
+            new // NGRAMS_PER_PAGE_RELEASE > old // NGRAMS_PER_PAGE_RELEASE
             for new, old in ((next_context, context), (end, first_ngram))
         ):
             release_pages(counts, num_children, suffix_ids, lower, probs, *log_probs)
@@ -265,11 +266,11 @@ def _interpolate_compiled(
 
 
 def _adjusted_counts(
-    counts: NgramCounts, suffixes: Sequence[np.ndarray], end: int, pool: ArrayPool
+    counts: NgramCounts, suffixes: Sequence[np.ndarray], eos_id: int, pool: ArrayPool
 ) -> list[np.ndarray]:
-    """Below the highest order, the number of distinct tokens before an n-gram; where a text begins, its count."""
+    """Below the highest order, the number of distinct tokens before an n-gram; its count if it begins with EOS."""
     ngrams, adjusted_levels = counts.ngrams, []
-    begin, num_ngrams = end, 1  # the n-grams that begin with `end` are contiguous, and occur only where a text begins
+    begin, num_ngrams = eos_id, 1  # n-grams that begin with EOS are contiguous, and occur only at the start of a text
     for n in range(1, ngrams.order):
         if len(suffixes[n]) <= MIN_COMPILED_NGRAMS:
             type_counts = np.bincount(suffixes[n], minlength=ngrams.count(n)).astype(np.int64)
@@ -302,7 +303,7 @@ def _prune_levels(
     kept_counts = [counts_by_length[0]]
     kept_suffixes = [suffixes[0]]
     pruned_masses = [np.zeros(0)]
-    is_kept_context, new_ids = np.ones(ngrams.vocabulary, bool), np.arange(ngrams.vocabulary)
+    is_kept_context, new_ids = np.ones(ngrams.vocab_size, bool), np.arange(ngrams.vocab_size)
     for n in range(2, ngrams.order + 1):
         is_kept = counts.counts[n - 1] >= min_count_for(min_counts, n)
         prefixes = ngrams.prefixes(n)
@@ -314,7 +315,7 @@ def _prune_levels(
         kept_suffixes.append(new_ids[suffixes[n - 1][is_kept]])
         pruned_masses.append(pruned_mass[is_kept_context])
         is_kept_context, new_ids = is_kept, np.cumsum(is_kept) - 1
-    return NgramIndex(ngrams.vocabulary, tuple(words), tuple(continuations)), kept_counts, kept_suffixes, pruned_masses
+    return NgramIndex(ngrams.vocab_size, tuple(words), tuple(continuations)), kept_counts, kept_suffixes, pruned_masses
 
 
 def prune_ngrams(counts: NgramCounts, min_counts: Sequence[int]) -> NgramIndex:
@@ -325,7 +326,7 @@ def prune_ngrams(counts: NgramCounts, min_counts: Sequence[int]) -> NgramIndex:
 
 
 def min_count_for(min_counts: Sequence[int], n: int) -> int:
-    """Minimum count of n-grams of n tokens; the last number holds for all longer ones."""
+    """Minimum count of n-grams of n tokens; the last entry applies to all longer ones."""
     return min_counts[min(n, len(min_counts)) - 1] if min_counts else 0
 
 
@@ -334,7 +335,7 @@ def _sum_by_context(prefixes: np.ndarray, values: np.ndarray, num_contexts: int)
 
 
 def uniform_probs(predictable: np.ndarray) -> np.ndarray:
-    """Uniform distribution over all tokens that can be predicted."""
+    """Uniform distribution over the predictable tokens."""
     return predictable / np.count_nonzero(predictable)
 
 
@@ -349,10 +350,9 @@ MAX_ORDER = 10
 class NgramConfig:
     """How counts of n-grams up to an order become probabilities.
 
-    smoothing  "none": shares of counts, and the shorter context where a context was never seen; "add": k more for each;
-               "witten-bell"; "stupid"; "kneser-ney": interpolated, modified; "given": not counted here but read from
-               elsewhere
-    prune      n-grams of each length that are seen no more often than this are left out: "0 0 1"
+    smoothing   "none": relative frequencies, with back-off from unseen contexts; "add": add-k; "witten-bell"; "stupid":
+                stupid back-off; "kneser-ney": interpolated, modified; "given": imported probabilities
+    min_counts  pruning thresholds: n-grams of each length with counts up to this are dropped, such as "0 0 1"
     """
 
     order: int
@@ -375,7 +375,7 @@ class NgramConfig:
 
     @property
     def min_count_by_length(self) -> tuple[int, ...]:
-        """How often n-grams of each length have to occur; none: once."""
+        """Minimum count of n-grams of each length; empty without pruning."""
         parts = self.min_counts.replace(",", " ").split()
         if not all(part.isdecimal() and part.isascii() for part in parts):
             hint = "give a number for each length, the last for all longer ones: --prune '0 0 1'"
@@ -393,11 +393,11 @@ class NgramConfig:
         self,
         counts: NgramCounts,
         predictable: np.ndarray,
-        end: int,
+        eos_id: int,
         discounts: list[Discounts],
         pool: ArrayPool = UNBOUNDED_POOL,
     ) -> LogProbLevels:
-        """Probabilities, length by length; Kneser–Ney fills the list of discounts before the first."""
+        """Probabilities, length by length; Kneser–Ney fills the list of discounts before the first level."""
         discounts.clear()
         match self.smoothing:
             case "none":
@@ -408,4 +408,4 @@ class NgramConfig:
                 return witten_bell(counts, predictable, self.min_count_by_length)
             case "stupid":
                 return stupid_backoff(counts, predictable)
-        return kneser_ney(counts, predictable, end, discounts, self.min_count_by_length, pool)
+        return kneser_ney(counts, predictable, eos_id, discounts, self.min_count_by_length, pool)
