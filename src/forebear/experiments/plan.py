@@ -32,7 +32,7 @@ from forebear.data.source import (
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import InputError
 from forebear.experiments.adapt_defaults import adaptation_recipe, adaptation_tokenizer, choose_adaptation
-from forebear.experiments.unused_settings import check_unused_fields, check_unused_settings, flag_name, settings_kind
+from forebear.experiments.unused_settings import check_unused_fields, check_unused_settings, flag_name, learner_kind_for
 from forebear.experiments.warm_start import InitFrom, open_finished
 from forebear.models.spec import ModelSpec
 from forebear.registry import LINEAGE, model_name, model_spec, suggest
@@ -226,7 +226,7 @@ def plan_pretraining(
     size = size or recipe_file.get("size") or (spec_class.size if init_from is None else None) or None
     spec = build_model_spec(model, spec_class, size, {**file_fields, **model_fields})
     check_unused_fields(spec, [*(recipe or {}).get("fields", {}), *model_fields])
-    check_unused_settings(model, settings_kind(spec_class), {**file_recipe, **recipe_settings})
+    check_unused_settings(model, learner_kind_for(spec_class), {**file_recipe, **recipe_settings})
     # in word vectors, rows of new words need the full rate
     is_continued = init_from is not None and spec_class.learning == "descending"
     rate_default = {"rate": CONTINUED_RATE_FACTOR * spec.default_recipe()["rate"]} if is_continued else {}

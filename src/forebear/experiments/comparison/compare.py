@@ -38,7 +38,7 @@ from forebear.experiments.comparison.results import (
 )
 from forebear.experiments.comparison.trials import LineCallback, TaskTrialSpec, TextTrialSpec
 from forebear.experiments.run_evaluation import MAX_EVAL_BYTES, leaked_splits
-from forebear.experiments.unused_settings import UNUSED_BY_LEARNER, settings_kind
+from forebear.experiments.unused_settings import UNUSED_BY_LEARNER, learner_kind_for
 from forebear.registry import LINEAGE, model_spec
 from forebear.settings.units import format_duration, parse_duration
 from forebear.tasks.baselines import task_baseline
@@ -331,7 +331,7 @@ def _open_text_comparison(
 def applicable_settings(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     """The common settings without those that have no effect on this model."""
     try:
-        unused, _ = UNUSED_BY_LEARNER[settings_kind(model_spec(name))]
+        unused, _ = UNUSED_BY_LEARNER[learner_kind_for(model_spec(name))]
     except Exception:  # noqa: BLE001 - as above
         return settings
     return {setting: value for setting, value in settings.items() if setting not in unused}
