@@ -12,8 +12,8 @@ from forebear.experiments.comparison.results import TaskComparison, TaskComparis
 from forebear.experiments.comparison.significance import score_difference
 from forebear.settings.units import format_bytes, format_duration
 
-MIN_IMPROVEMENT = 0.0005  # bits per byte: a smaller improvement does not take the lead
-SIMILAR_COST_RATIO = 1.1  # costs with a ratio below this count as equal
+MIN_IMPROVEMENT = 0.0005  # bits per byte, to take the lead
+SIMILAR_COST_RATIO = 1.1  # costs with a smaller ratio count as equal
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class LeadInterval:
 
 
 def pareto_front_over_time(rows: Iterable[TextComparisonRow]) -> list[tuple[float, float, TextComparisonRow]]:
-    """(seconds, bits per byte, row) of each new minimum over all rows, from the worst final result downwards."""
-    rows = list(rows)  # to lead above the worst final result is irrelevant
+    """(seconds, bits per byte, row) of each new minimum over all rows that is no worse than every final result."""
+    rows = list(rows)
     worst = max((bits for row in rows if (bits := row.mean("bits_per_byte")) is not None), default=0.0)
     points = [(seconds, bits, row) for row in rows for seconds, bits in row.running_minimum() if bits <= worst]
     front: list[tuple[float, float, TextComparisonRow]] = []
@@ -104,7 +104,7 @@ def _lead_summary(intervals: list[LeadInterval], *, multiple_models: bool) -> st
 
 
 def _cost_comparison(scored: Sequence[TextComparisonRow], best: TextComparisonRow) -> list[str]:
-    """The best row against the fastest of the others with a result."""
+    """The best row compared with the fastest of the other rows with a result."""
     others = [row for row in scored if row.name != best.name]
     fastest = min(others, key=lambda row: row.mean("seconds") or float("inf"), default=None)
     lowest, cost = best.mean("bits_per_byte"), best.mean("seconds")
@@ -136,7 +136,7 @@ def _scale_references(comparison: TextComparison, lowest: float) -> list[str]:
 
 
 def _text_unit_notes(scored: Sequence[TextComparisonRow]) -> list[str]:
-    """Notes on rows that score sentences instead of documents, and so predict more end tokens."""
+    """Notes on rows that score sentences instead of documents, and so predict more end-of-text tokens."""
     num_ends = {row.name: max(ends) for row in scored if (ends := row.trial_values("ends"))}
     fewest = min(num_ends.values(), default=0)
     return [
@@ -153,7 +153,7 @@ ScoresByRow = Mapping[str, Sequence[np.ndarray]]  # (N,) per-example scores for 
 
 
 def format_points(value: float) -> str:
-    """A score or difference in points of a hundred."""
+    """A score or difference in percentage points."""
     return f"{100 * value:.1f}"
 
 
@@ -235,7 +235,7 @@ def comparison_notes(comparison: TaskComparison, scores_by_row: ScoresByRow) -> 
 
 
 def contamination_notes(files_by_title: Mapping[str, Sequence[str]]) -> list[str]:
-    """Notes on rows whose base run was trained on files that are now evaluated on."""
+    """Notes on rows whose base run was trained on the evaluation files."""
     return [
         f"The run that {title} begins with has learned from {' and '.join(files)} already:"
         " its scores on held-out parts of that say too much."
