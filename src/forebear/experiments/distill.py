@@ -159,9 +159,8 @@ def plan_distillation(
         notes.append("it begins with the teacher's own layers, evenly chosen")
     elif init_from is None:
         notes.append("it begins from nothing: one that is pre-trained (--student RUN) may learn far more")
-    return DistillPlan(
-        InitFrom.of(teacher_run), config, student_plan, init_from_teacher, extra_texts, arguments, tuple(notes)
-    )
+    teacher_init = InitFrom.of(teacher_run)
+    return DistillPlan(teacher_init, config, student_plan, init_from_teacher, extra_texts, arguments, tuple(notes))
 
 
 def _plan_student(
@@ -483,16 +482,14 @@ def _distill_on_text(plan: DistillPlan, setup: Any) -> Any:
     """Add the teacher, which predicts the supervised tokens of each batch."""
     from forebear.training.distillation import TokenDistillation, layer_distillations
 
-    config, network = plan.distillation, setup.learner.model
-    teacher = Run(plan.teacher.folder).network
+    config, network, teacher = plan.distillation, setup.learner.model, Run(plan.teacher.folder).network
     distillation_heads = layer_distillations(config, network.encoder, teacher.encoder)
     shared_heads = tuple(name for name in TOKEN_HEADS if name in network.heads and name in teacher.heads)
     mixed_targets = shared_heads if config.share else ()
     for name in mixed_targets:
         distillation_heads[name + TEACHER_SUFFIX] = TokenDistillation(network.heads[name], teacher.heads[name], config)
-    objective = DistillationObjective(
-        setup.objective, setup.split.train, mixed_targets, tuple(config.layer_losses), config.layer_losses
-    )
+    train, weights = setup.split.train, config.layer_losses
+    objective = DistillationObjective(setup.objective, train, mixed_targets, tuple(weights), weights)
     learner = _distillation_learner(plan, setup.learner, distillation_heads, teacher)
     return replace(setup, objective=objective, learner=learner)
 

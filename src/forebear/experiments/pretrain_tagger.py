@@ -94,16 +94,14 @@ def plan_tagging(
         raise InputError(message, hint=hint)
     size = size or recipe_file.get("size")
     try:
-        examples_source, notes = labeled_source(
+        examples, notes = labeled_source(
             texts[0],
             task="tagging",
             form=_file_format(model, texts[0], text_format),
             dev_share=None if held_out is None else _parse_fraction(held_out),
             **error_policies,
         )
-        adapt_plan = plan.plan_adaptation(
-            model, examples_source, settings=recipe_settings, size=size, fields=all_fields
-        )
+        adapt_plan = plan.plan_adaptation(model, examples, settings=recipe_settings, size=size, fields=all_fields)
     except InputError as error:
         if "--dev" in error.hint or "--test" in error.hint:  # options of adapt
             error.hint += f" (of forebear adapt {model} {texts[0]} --task tagging)"

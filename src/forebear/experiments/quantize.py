@@ -252,9 +252,9 @@ def quantize_run(
         message = "is not finished: there are no weights to make smaller"
         raise InputError(message, file=source.path, hint=f"finish it first: {source.resume_command}")
     existing = _check_target(target, source.path, overwrite)
-    extra_metadata = {name: value for name, value in metadata.items() if name not in UNCOPIED_KEYS}
-    extra_metadata |= {"parent": str(source.path.absolute()), "quantised": {"bits": 8}, "notes": []}
-    extra_metadata["size"] = " ".join(filter(None, (metadata.get("size"), "int8")))
+    entries = {name: value for name, value in metadata.items() if name not in UNCOPIED_KEYS}
+    entries |= {"parent": str(source.path.absolute()), "quantised": {"bits": 8}, "notes": []}
+    entries["size"] = " ".join(filter(None, (metadata.get("size"), "int8")))
     paths = [os.fspath(path) for path in ([on] if isinstance(on, str | os.PathLike) else on)]
 
     def quantized_tensors() -> dict[str, Any]:
@@ -263,9 +263,7 @@ def quantize_run(
         return quantized_copy(source_run.network).tensors()
 
     with replace_run(existing):
-        folder = create_run(
-            target, source.spec, metadata["milestone"], source.tokenizers, quantized_tensors, extra_metadata
-        )
+        folder = create_run(target, source.spec, metadata["milestone"], source.tokenizers, quantized_tensors, entries)
         quantized = Run(folder)
         try:
             cost = quantization_cost(source_run, quantized, paths, limit, progress)

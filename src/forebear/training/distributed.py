@@ -67,7 +67,6 @@ class GradientSync(Protocol):
 
     def sync_state(self) -> None:
         """Copy weights and optimizer state of the leader to all processes."""
-        ...
 
     def assign(self, micro_batches: Sequence[MicroBatch]) -> list[list[MicroBatch]]:
         """The micro-batches of each process."""
@@ -75,7 +74,6 @@ class GradientSync(Protocol):
 
     def compute_gradients(self, message: TrainStep) -> StepResult | None:
         """Gradients of this process's micro-batches; None: out of memory."""
-        ...
 
     def apply_gradients(self, names: set[str], lr: float) -> bool:
         """Take a step with the summed gradients of the parameters of these names; False if they are not finite."""
@@ -83,7 +81,6 @@ class GradientSync(Protocol):
 
     def gather_state(self) -> None:
         """Copy weights and optimizer state to the learner of the leader, to be saved or used."""
-        ...
 
 
 # --- Messages to workers ---
@@ -247,14 +244,12 @@ def join_process_group(connection: ProcessConnection | None = None) -> None:
     elif not dist.is_initialized():
         if sys.platform == "linux":  # listen on this machine only
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        folder = tempfile.mkdtemp() if connection.rank == 0 else None
-        folder = connection.all_gather_merge(folder, lambda folders: folders[0])
-        if connection.rank == 0:
+        rank, size = connection.rank, connection.size
+        folder = connection.all_gather_merge(tempfile.mkdtemp() if rank == 0 else None, lambda folders: folders[0])
+        if rank == 0:
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        store = dist.FileStore(os.path.join(folder, "rendezvous"), connection.size)  # pyright: ignore[reportPrivateImportUsage]
-        dist.init_process_group(
-            backend, timeout=GROUP_TIMEOUT, rank=connection.rank, world_size=connection.size, store=store
-        )
+        store = dist.FileStore(os.path.join(folder, "rendezvous"), size)  # pyright: ignore[reportPrivateImportUsage]
+        dist.init_process_group(backend, timeout=GROUP_TIMEOUT, rank=rank, world_size=size, store=store)
 
 
 class TorchConnection:

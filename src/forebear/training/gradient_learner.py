@@ -299,8 +299,7 @@ class GradientLearner(Learner):
         self.model.eval()
         try:
             part_losses = [
-                {name: float(loss) for name, loss in self._losses(micro_batch.batch).items()}
-                for micro_batch in micro_batches
+                {name: float(loss) for name, loss in self._losses(part.batch).items()} for part in micro_batches
             ]
         except (RuntimeError, MemoryError) as error:
             if not _is_out_of_memory(error):

@@ -30,7 +30,6 @@ class Learner(Protocol):
 
     def initialize(self) -> None:
         """Initialize the weights from the seed."""
-        ...
 
     def resolved_settings(self) -> dict[str, Any]:
         """The values chosen for settings that the recipe left open, with which a run can be repeated exactly."""
@@ -38,7 +37,6 @@ class Learner(Protocol):
 
     def save(self, folder: Path) -> None:
         """Write the weights and the training state to a folder."""
-        ...
 
     def load(self, folder: Path) -> None: ...
 

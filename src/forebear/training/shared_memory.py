@@ -47,7 +47,6 @@ class SharedMemorySync:
         self.weights, self.means, self.squares, *self.process_gradients = views  # gradients of each process
 
     def sync_state(self) -> None:
-        """Copy weights and optimizer state of the leader to all processes."""
         learner, is_leader = self.learner, self.connection.rank == 0
         leader_state = learner.optimizer.state_tensors() if is_leader else {}
         for name, value in learner.model.tensors().items() if is_leader else ():
@@ -109,7 +108,6 @@ class SharedMemorySync:
 
     @torch.no_grad()
     def apply_gradients(self, names: set[str], lr: float) -> bool:
-        """Take a step with the gradients of all processes, if they are finite."""
         local_names = [name for name in self.slice_optimizer.parameters if name in names]
         sums = [self.gradient_slices[0][name] for name in local_names]
         for slices in self.gradient_slices[1:]:

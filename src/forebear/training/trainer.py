@@ -198,10 +198,8 @@ class Trainer:
     def _loop(self, interruption: SignalGuard) -> None:
         self.folder.update(state="training")
         self.started_at = time.monotonic() - self.state.seconds
-        default_lr = self.folder.spec.default_recipe().get("rate")
-        diagnostics = Diagnostics(
-            self.unigram_loss, self.schedule.warmup, self.steps_per_epoch, self._note_once, default_lr
-        )
+        warmup, default_lr = self.schedule.warmup, self.folder.spec.default_recipe().get("rate")
+        diagnostics = Diagnostics(self.unigram_loss, warmup, self.steps_per_epoch, self._note_once, default_lr)
         while not self._is_over():
             self._step(diagnostics)
             self.state.seconds = time.monotonic() - self.started_at

@@ -60,7 +60,6 @@ class ProcessConnection(Protocol):
 
     def all_gather_merge(self, value: Any, merge: MergeFn) -> Any:
         """Gather the values of all processes, in the order of ranks, merge them in the leader; also a barrier."""
-        ...
 
 
 class LeaderConnection(ProcessConnection, Protocol):
@@ -68,7 +67,6 @@ class LeaderConnection(ProcessConnection, Protocol):
 
     def send(self, messages: Sequence[Any]) -> None:
         """Send each worker its message, in the order of ranks."""
-        ...
 
     def receive_answers(self) -> list[Any]:
         """One answer of each worker; raise the error of a worker that failed or died."""

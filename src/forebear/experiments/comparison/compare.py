@@ -280,9 +280,8 @@ def compare_on_text(
         raise InputError("nothing to compare", hint="give at least one text")
     word_files = [os.path.abspath(file) for file in words]
     training_settings = _training_settings(time, held_out, threads)
-    common_spec = TextTrialSpec(
-        "", source.to_dict(), None, tokenizer, vocabulary, training_settings, "", "", overwrite, command, word_files
-    )
+    text_options = (source.to_dict(), None, tokenizer, vocabulary, training_settings)
+    common_spec = TextTrialSpec("", *text_options, "", "", overwrite, command, word_files)
     for file in word_files:
         read_word_eval_file(file)  # errors are raised before any training
     with _comparison_folder(to, RUNS_FOLDER) as folder:
@@ -414,9 +413,8 @@ def compare_on_task(
     adapt_settings = {"time": None if adapt_time is None else parse_duration(adapt_time), "threads": threads}
     examples = with_test_split(examples, test_share)
     training_settings = _training_settings(time, held_out, threads)
-    pretrain = TextTrialSpec(
-        "", source.to_dict(), None, tokenizer, vocabulary, training_settings, "", "", overwrite, command
-    )
+    text_options = (source.to_dict(), None, tokenizer, vocabulary, training_settings)
+    pretrain = TextTrialSpec("", *text_options, "", "", overwrite, command)
     adapt = TaskTrialSpec("", examples.to_dict(), adapt_settings, {}, None, False, "", 0, overwrite, command)
     with _comparison_folder(to, TASKS_FOLDER) as folder:
         settings = _comparison_settings(
@@ -545,11 +543,10 @@ def _summarize(comparison: TaskComparison, folder: Path) -> TaskComparison:
         positions = {name: index for index, name in enumerate(LINEAGE)}
         rows.sort(key=lambda row: (row.year, positions.get(row.milestone, -1), row.name))
     comparison = replace(comparison, rows=tuple(rows))
-    notes = [
-        *verdict.contamination_notes(_contaminated_titles(comparison, folder)),
-        *trials.rows_without_pair_task(folder / RUNS_FOLDER, rows),
-    ]
-    return replace(comparison, remarks=(*verdict.comparison_notes(comparison, scores_by_row), *notes))
+    remarks = verdict.comparison_notes(comparison, scores_by_row)
+    remarks += verdict.contamination_notes(_contaminated_titles(comparison, folder))
+    remarks += trials.rows_without_pair_task(folder / RUNS_FOLDER, rows)
+    return replace(comparison, remarks=tuple(remarks))
 
 
 def _contaminated_titles(comparison: TaskComparison, folder: Path) -> dict[str, list[str]]:

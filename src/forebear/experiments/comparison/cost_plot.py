@@ -148,10 +148,8 @@ def plot_task_comparison(comparison: TaskComparison, cost_axis: CostAxis) -> str
     labeled_ticks = ((tick, cost_axis.format_value(float(f"{tick:.3g}"))) for tick in ticks)
     quality = metric_name(comparison)
     background = draw_axes(scale, f"{quality}, higher is better", cost_axis.axis_label, labeled_ticks, 64)
-    front = [
-        (scale.x(row.mean(cost_axis.name) or 0), scale.y(100 * (row.score or 0)))
-        for row in pareto_front(comparison.rows, cost_axis.name)
-    ]
+    front_rows = pareto_front(comparison.rows, cost_axis.name)
+    front = [(scale.x(row.mean(cost_axis.name) or 0), scale.y(100 * (row.score or 0))) for row in front_rows]
     staircase = "".join(f"H{x:.1f}V{y:.1f}" if index else f"M{x:.1f} {y:.1f}" for index, (x, y) in enumerate(front))
     layers = [f'<path class="frontier" d="{staircase}H{RIGHT_EDGE}"/>'] if front else []
     baselines = [(baseline.name, 100 * baseline.score) for baseline in comparison.baselines]

@@ -116,9 +116,8 @@ def run_participants(folders: Sequence[str], used_names: Sequence[str]) -> list[
         while name in names:
             name = f"{base_name}-{next(suffixes)}"
         entry = LINEAGE[run.metadata["milestone"]]
-        participants.append(
-            Participant(name, f"{entry.title} ({name})", entry.name, entry.idea, run_folder=str(run.path.absolute()))
-        )
+        title, path = f"{entry.title} ({name})", str(run.path.absolute())
+        participants.append(Participant(name, title, entry.name, entry.idea, run_folder=path))
     return participants
 
 

@@ -47,8 +47,8 @@ def example_scores(task: Task, examples: Sequence[Any], predictions: Sequence[An
         num_correct = [sum(map(eq, example.tags or (), prediction.tags)) for example, prediction in pairs]
         return _ratio_parts(num_correct, [len(example.tags or ()) for example in examples])
     if isinstance(task, SequenceTagging):
-        gold, predicted = ([{*entity_spans(item.tags or ())} for item in items] for items in (examples, predictions))
-        return _f1_parts(list(zip(gold, predicted, strict=True)))
+        spans = ([{*entity_spans(item.tags or ())} for item in items] for items in (examples, predictions))
+        return _f1_parts(list(zip(*spans, strict=True)))
     if isinstance(task, QuestionAnswering):
         golds = [tuple(span.text for span in example.answers or ()) for example in examples]
         language, answers = answer_language(golds), zip(golds, predictions, strict=True)
@@ -59,10 +59,8 @@ def example_scores(task: Task, examples: Sequence[Any], predictions: Sequence[An
     if task.kind == "several":
         return _f1_parts([({*example.label}, {*prediction.label}) for example, prediction in pairs])
     if task.kind == "number":
-        return _rank_parts(
-            np.array([float(example.label) for example in examples]),
-            np.array([prediction.label for prediction in predictions]),
-        )
+        gold = np.array([float(example.label) for example in examples])
+        return _rank_parts(gold, np.array([prediction.label for prediction in predictions]))
     return np.array([float(str(example.label) == prediction.label) for example, prediction in pairs])
 
 

@@ -122,7 +122,7 @@ def _run_trial(
     read_result: Callable[[RunFolder], TrialT],
     empty_trial: TrialT,
 ) -> tuple[dict[str, Any], TrialT]:
-    """The outcome of a trial in a new interpreter, and its result, with an error if it failed.
+    """Run a trial in a new interpreter: its outcome, and its result, with an error if it failed.
 
     The interpreter has its own session: it receives Ctrl-C only from this process, and then has time to save.
     """
@@ -250,10 +250,8 @@ def _bits_curve(run: RunFolder, held_out_metrics: dict[str, Any]) -> LearningCur
     best_losses = [loss for step, _, loss in points if step == run.metadata["best_step"]]
     if not best_losses:
         return ()
-    return tuple(
-        (round(seconds, 3), round(final_bits + (loss - best_losses[-1]) * bits_per_nat_token, 5))
-        for _, seconds, loss in points
-    )
+    curve = ((seconds, final_bits + (loss - best_losses[-1]) * bits_per_nat_token) for _, seconds, loss in points)
+    return tuple((round(seconds, 3), round(bits, 5)) for seconds, bits in curve)
 
 
 def rows_without_pair_task(runs_folder: Path, rows: Iterable[Any]) -> list[str]:
@@ -397,9 +395,8 @@ def _run_task_trial(job: TaskTrialSpec) -> dict[str, Any]:
 
     source = LabeledSource.from_dict(job.source)
     data = read_splits(source)
-    plan = training_run.plan_adaptation(
-        job.start_from, source, how=job.adaptation, settings=job.settings, size=job.size, data=data
-    )
+    options: dict[str, Any] = {"how": job.adaptation, "settings": job.settings, "size": job.size}
+    plan = training_run.plan_adaptation(job.start_from, source, data=data, **options)
     if job.start_untrained:  # random initialization, and the learning rate of training from scratch
         rate = plan.spec.default_recipe().get("rate", plan.recipe.rate)
         plan = replace(plan, init_from=None, recipe=replace(plan.recipe, rate=rate))

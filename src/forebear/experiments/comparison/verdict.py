@@ -92,10 +92,8 @@ def _lead_summary(intervals: list[LeadInterval], *, multiple_models: bool) -> st
             f"{first.row.title}{suffix}: it gives its first answer after {format_duration(first.start)}"
             f" of learning and ends at {first.end_bits:.3f} bits a byte."
         )
-    clauses = [
-        f"up to {format_duration(later[0].start)} of learning,"
-        f" {first.row.title} is best ({first.end_bits:.3f} bits a byte)"
-    ]
+    clauses = [f"up to {format_duration(later[0].start)} of learning"]
+    clauses.append(f"{first.row.title} is best ({first.end_bits:.3f} bits a byte)")
     for interval, next_interval in zip(later, [*later[1:], None], strict=True):
         span = f" up to {format_duration(next_interval.start)}" if next_interval else " on"
         clauses.append(f"from {format_duration(interval.start)}{span} {interval.row.title} ({interval.end_bits:.3f})")
@@ -128,10 +126,8 @@ def _scale_references(comparison: TextComparison, lowest: float) -> list[str]:
         if baselines[0].bits_per_byte < lowest:
             sentences.append(f"No milestone has come below {baselines[0].name} yet: more time, or more text, may.")
     if (limit := comparison.limit) is not None:
-        sentences.append(
-            f"The text's true entropy is {limit:.3f}: the best is {lowest - limit:.3f} above what"
-            " no model can go below."
-        )
+        distance = f"the best is {lowest - limit:.3f} above what no model can go below"
+        sentences.append(f"The text's true entropy is {limit:.3f}: {distance}.")
     return sentences
 
 
@@ -179,10 +175,8 @@ def task_conclusions(comparison: TaskComparison) -> list[str]:
     if best is None or best.score is None:
         return ["Nothing to compare yet: no model has answered the test."]
     if comparison.whole:
-        conclusions = [
-            _ablation_conclusion(row.title, *row.versus) for row in comparison.rows if row.versus is not None
-        ]
-        return conclusions or ["Only BERT as it is has a result."]
+        effects = [_ablation_conclusion(row.title, *row.versus) for row in comparison.rows if row.versus is not None]
+        return effects or ["Only BERT as it is has a result."]
     num_seeds = len(best.trial_values("score"))
     spread = "" if best.spread is None else f" ± {format_points(best.spread)} over {num_seeds} seeds"
     conclusions = [
@@ -195,10 +189,8 @@ def task_conclusions(comparison: TaskComparison) -> list[str]:
     ):
         if row is not None:
             score = format_points(row.score or 0.0) if row.name != best.name else "the best itself"
-            cost_text = format_cost(row.mean(cost) or 0)
-            conclusions.append(
-                f"The {superlative} that is within 1 point of the best is {row.title}: {cost_text}, {score}."
-            )
+            result = f"{format_cost(row.mean(cost) or 0)}, {score}"
+            conclusions.append(f"The {superlative} that is within 1 point of the best is {row.title}: {result}.")
     return conclusions
 
 
