@@ -143,7 +143,7 @@ class PretrainPlan:
 
     @contextlib.contextmanager
     def error_context(self) -> Iterator[None]:
-        """Adds the first text file to errors that name no file."""
+        """Add the first text file to errors that name no file."""
         try:
             yield
         except InputError as error:
