@@ -471,11 +471,8 @@ def _task_row(
 
     def run_trial(seed: int, on_line: LineCallback) -> TaskTrial:
         """Pre-train the participant if needed, and adapt it; errors are part of the trial."""
-        pretraining_seconds, pretraining_memory, start_from = (
-            None,
-            None,
-            participant.run_folder or participant.milestone,
-        )
+        pretraining_seconds = pretraining_memory = None
+        start_from = participant.run_folder or participant.milestone
         settings = {"time": adapt.settings["time"]} if participant.is_counting else {**adapt.settings, "seed": seed}
         if participant.run_folder:  # the time of an adaptation is not pre-training, and imported runs have none
             metadata = RunFolder.open(participant.run_folder).metadata
