@@ -17,7 +17,7 @@ from forebear.errors import InputError
 from forebear.experiments import plan as planning
 from forebear.experiments import training_run
 from forebear.experiments.explain_model import model_capabilities
-from forebear.experiments.unused_settings import settings_kind
+from forebear.experiments.unused_settings import learner_kind_for
 from forebear.inference.run import Run
 from forebear.registry import LINEAGE, model_spec, tag_only_models, text_models
 from forebear.training.run_folder import RunFolder
@@ -85,7 +85,7 @@ def small_settings(name: str, **changes: Any) -> dict[str, Any]:
         "descending": {"steps": 60, "batch": 128, "rate": 3e-3, "threads": 1, "precision": "float32"},
         "searching": {"epochs": 30, "threads": 1},
         "sweeping": {"steps": 60, "batch": 300, "threads": 1},
-    }[settings_kind(model_spec(name))]
+    }[learner_kind_for(model_spec(name))]
     recipe |= {"rate": 2e-2} if "state" in field_names or name == "elmo" else {}
     budget = {"steps", "tokens", "time", "epochs"}
     if budget & set(changes):

@@ -10,6 +10,7 @@ from forebear.errors import InputError
 from forebear.experiments.plan import plan_pretraining
 from forebear.experiments.preview import _build_rows, batch_stats, preview_batch
 from forebear.objectives.batch import Batch, BatchKey
+from forebear.objectives.next_token import NextToken
 
 TEXTS = [f"line {n} says {n * 7 % 10} things" for n in range(60)]
 
@@ -65,7 +66,7 @@ def test_batch_stats_match_worked_example(word_tokenizer):
     assert stats["distinct_tokens"] == 4
     assert (stats["documents_begun"], stats["rows_begun_inside_a_document"]) == (1, 1)
     assert stats["rows_as_long_as_the_context"] == 1
-    first_row, second_row = _build_rows(batch, word_tokenizer, 5)
+    first_row, second_row = _build_rows(batch, word_tokenizer, 5, NextToken(3, end))
     assert first_row.asked == {"token": [None, "a", None]}
     assert (first_row.asked_of_row, second_row.asked_of_row) == ({"label": "1"}, {"label": None})
     assert second_row.inputs == {"segments": [3, 4]}

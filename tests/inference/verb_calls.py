@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adapted_runs import adapt_small_run
-from forebear.experiments.unused_settings import settings_kind
+from forebear.experiments.unused_settings import learner_kind_for
 from forebear.inference.run import Run
 from forebear.registry import model_spec
 from small_runs import TEXT_MODELS, small_text, train_small_run
@@ -58,7 +58,7 @@ def train_run(kind: str, folder: Path) -> Path:
     name, _, task = kind.partition("-")
     if task == "subwords":
         return train_small_run(name, folder, steps=2, subwords=True).path
-    steps: dict[str, Any] = {"steps": 2} if settings_kind(model_spec(name)) in ("descending", "sweeping") else {}
+    steps: dict[str, Any] = {"steps": 2} if learner_kind_for(model_spec(name)) in ("descending", "sweeping") else {}
     if not task:
         settings: dict[str, Any] = {"epochs": 1} if name == "hmm" else steps
         return train_small_run(name, folder, **settings).path

@@ -68,7 +68,9 @@ def test_time_budget_is_met_when_steps_slow_down():
         schedule.fix_total_steps(step, seconds)
     assert seconds == pytest.approx(100, rel=0.1)
     exact = Schedule.for_recipe(
-        Recipe(steps=schedule.total, warmup=schedule.warmup, fall=schedule.fall), steps_per_epoch=7, seconds_per_step=9
+        Recipe(steps=schedule.total, warmup=schedule.warmup, fall=schedule.cooldown_start),
+        steps_per_epoch=7,
+        seconds_per_step=9,
     )
     assert [exact.lr_fraction(index) for index in range(step)] == [schedule.lr_fraction(index) for index in range(step)]
 

@@ -21,9 +21,9 @@ CURVE_FRACTIONS = (1 / 16, 1 / 8, 1 / 4, 1 / 2)  # fractions of the training set
 
 
 def adapt_with_seeds(plan: AdaptPlan, to: Path, seeds: int, **options: Any) -> RunFolder:
-    """Adapt with several seeds, each in its own folder next to `to`; the best on the dev set is copied to `to`.
+    """Adapt with several seeds, in folders next to `to`; the best run on the dev set is copied to `to`.
 
-    Its run.json then has the metrics of all, with mean and standard deviation.
+    Its run.json gets the metrics of all seeds, with mean and standard deviation.
     """
     check_seeds(plan, seeds)
     runs = []
@@ -40,7 +40,7 @@ def adapt_with_seeds(plan: AdaptPlan, to: Path, seeds: int, **options: Any) -> R
 
 
 def learning_curve(plan: AdaptPlan, to: Path, **options: Any) -> list[dict[str, Any]]:
-    """The task metric with fractions of the training set: the number of examples and the scores of each run."""
+    """Adapt with fractions of the training set: the number of examples and the scores of each run."""
     points = []
     for fraction in CURVE_FRACTIONS:
         source = replace(plan.source, part=fraction)
@@ -55,7 +55,7 @@ def learning_curve(plan: AdaptPlan, to: Path, **options: Any) -> list[dict[str, 
 
 
 def check_seeds(plan: AdaptPlan, seeds: int) -> None:
-    """Refuses several seeds for models without randomness."""
+    """Raise InputError for fewer than two seeds, and for models without randomness."""
     if plan.spec.learning == "counting":
         message = f"--seeds {seeds} means nothing to a model that counts: it is the same for every seed"
         raise InputError(message, hint="leave it out")
@@ -64,7 +64,7 @@ def check_seeds(plan: AdaptPlan, seeds: int) -> None:
 
 
 def _run_sibling(plan: AdaptPlan, to: Path, group: str, name: str, note: str, options: dict[str, Any]) -> RunFolder:
-    """One of several adaptations, in a folder next to `to`; the same command resumes all of them."""
+    """Run one of several adaptations in a folder next to `to`; the same command resumes all of them."""
     (options.get("callback") or TrainingCallback()).on_note(note)
     try:
         return run_adaptation(plan, to.with_name(f"{to.name}.{group}") / name, **options)
@@ -91,7 +91,7 @@ def _score_statistics(scores: Sequence[float | None]) -> dict[str, float]:
 
 
 def _copy_run(run: RunFolder, to: Path, entries: dict[str, Any], *, overwrite: bool) -> RunFolder:
-    """Copies a run to `to` and adds entries to its run.json."""
+    """Copy a run to `to` and add entries to its run.json."""
     if to.exists():
         existing = RunFolder.open(to)
         if existing.metadata.get("asked") == run.metadata["asked"]:

@@ -1,4 +1,4 @@
-"""Defaults of adapting to a task: task encoder, tokenizer, learning rate, batch size and epochs."""
+"""Defaults of task adaptation: task encoder, tokenizer, learning rate, batch size and epochs."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ EXAMPLES_PER_STEP_FROM_SCRATCH = 32  # on average
 MIN_STEPS = 300  # for a task, even with few examples
 EPOCH_RANGE = (3, 40)  # minimum and maximum, without a budget
 MAX_EVALUATIONS = 12  # of the dev set during a run
-MAX_EVAL_SHARE = 0.1  # of the duration of a run, for these evaluations
+MAX_EVAL_FRACTION = 0.1  # of the duration of a run, for these evaluations
 MAX_EVAL_EXAMPLES = 2000  # dev examples that are evaluated during training
 TRAINING_COST_FACTOR = 3  # cost of a token in training, relative to evaluation
 MIN_COUNT_OF_NEW_WORDS = 2  # in the examples, of words that are added to the vocabulary
-UNLIMITED_VOCAB = 1 << 20  # entries, for pre-tokenized words
+UNLIMITED_VOCAB_SIZE = 1 << 20  # for pre-tokenized words
 TASK_ENCODER_RATE = 3e-3  # learning rate of a task encoder above word vectors
 FEATURE_HEAD_RATE = 1e-2  # learning rate of a head above frozen word vectors, without a task encoder
-MIN_STEPS_FROZEN = 2000  # with frozen word vectors: steps are cheap, and cannot overwrite them
+MIN_STEPS_FROZEN = 2000  # with frozen word vectors: steps are cheap, and the vectors cannot overfit
 HEAD_RATE = 2e-3  # learning rate where only a head is trained
 MAX_FINETUNING_RATE_FACTOR = 0.7  # times the learning rate of training from scratch
 GPT_LM_WEIGHT = 0.5  # of the auxiliary language-model loss in GPT's paper
-# With fewer examples that loss did not help, in the paper and here, and it costs as much as the task.
+# With fewer examples that loss did not help, in the paper and in forebear, and it costs as much as the task.
 MIN_EXAMPLES_FOR_LM_LOSS = 20_000
 
 
@@ -48,7 +48,7 @@ def choose_adaptation(
     if not values.get("mixture_norm"):
         values.pop("mixture_norm", None)
     predicts_next = spec.learning == "descending" and "next" in _pretraining_heads(spec, init_from)
-    predicts_next = predicts_next and not spec.char_level and not values.get("reader")  # characters cannot be predicted
+    predicts_next = predicts_next and not spec.char_level and not values.get("reader")  # no LM loss over characters
     if values.get("language") and not predicts_next:
         message = "--language is for encoders that predict the next token, such as gpt"
         raise InputError(message, hint="leave it out")
@@ -59,7 +59,7 @@ def choose_adaptation(
 
 
 def _add_task_encoder_defaults(spec: ModelSpec, init_from: InitFrom | None, values: dict[str, Any]) -> dict[str, Any]:
-    """Adds the task encoder above word vectors: that of the run, if it was adapted before, or a default."""
+    """Add the task encoder above word vectors: that of the run, if it was adapted before, or a default."""
     options = [name for name in values if name.startswith(("reader", "mixture"))]
     reason = ", which has an encoder of its own"
     hint = "leave it out, or begin with vectors of words, such as a run of word2vec"
@@ -95,7 +95,7 @@ def adaptation_tokenizer(
 
     When word vectors are fine-tuned, frequent words of the examples without a vector are added.
     """
-    if init_from is None or (task == "tagging" and spec.learns_tags):  # the words are those of the tagged examples
+    if init_from is None or (task == "tagging" and spec.learns_tags):  # its words are those of the tagged examples
         return spec.task_tokenizer(_train_task_tokenizer(spec, task, data))
     if not spec.needs_task_encoder or adaptation.how != "finetune":
         return spec.task_tokenizer(init_from.tokenizer)
@@ -113,9 +113,9 @@ def _train_task_tokenizer(spec: ModelSpec, task: str, data: LabeledData) -> Toke
     texts = [text for example in data.train for text in example_texts(example)]
     kind, options = spec.tokenizer, dict[str, Any]()
     if task == "tagging" and spec.learns_tags:
-        return train_tokenizer("words", texts, split="spaces", segmenter=None, size=UNLIMITED_VOCAB)
+        return train_tokenizer("words", texts, split="spaces", segmenter=None, size=UNLIMITED_VOCAB_SIZE)
     if task == "tagging" and spec.learning == "counting":
-        kind, options["lower"] = "wordpiece", False  # subwords and capitals help with unseen names
+        kind, options["lower"] = "wordpiece", False  # subwords and case help with unseen names
     if kind == "bytepair" and "mask" in spec.required_roles:
         options["specials"] = ROBERTA_SPECIALS
     size = suggest_vocab_size(kind, sum(len(text.encode("utf-8", "replace")) for text in texts))
@@ -150,13 +150,13 @@ def adaptation_recipe(
     rows = task.encode(data.train[: 20 * EXAMPLES_PER_STEP_FROM_SCRATCH], tokenizer, input_format, is_training=True)
     mean_tokens = float(rows.example_lengths.mean()) if len(rows) else 1.0  # tokens per example, in all its windows
     if spec.learning == "counting":
-        all_tokens = max(1, round(2 * mean_tokens * len(data.train)))  # about, in one batch
+        all_tokens = max(1, round(2 * mean_tokens * len(data.train)))  # enough for a single batch
         defaults = spec.default_recipe() if uses_full_batch(spec, task) else {"epochs": 1}
         return merge_recipe({"batch": all_tokens, **defaults}, settings)
     rate = _adaptation_rate(spec, adaptation, from_scratch=from_scratch)
     has_task_encoder = adaptation.reader is not None
     examples_per_step = EXAMPLES_PER_STEP_FROM_SCRATCH if from_scratch or has_task_encoder else EXAMPLES_PER_STEP
-    # a long text is one row, unless a task encoder reads it
+    # a text is truncated to the maximum length, unless a task encoder reads it
     row_tokens = mean_tokens if has_task_encoder else min(mean_tokens, input_format.max_length or mean_tokens)
     batch = max(1, round(examples_per_step * row_tokens))
     defaults: dict[str, Any] = {"rate": rate, "batch": batch, "decay": 0.01, "memory": 0.98}
@@ -170,5 +170,5 @@ def adaptation_recipe(
         num_evaluations = min(MAX_EVALUATIONS, max(1, steps // 10))  # at least ten steps apart
         num_eval_tokens = mean_tokens * min(len(data.dev), MAX_EVAL_EXAMPLES)
         eval_cost = num_eval_tokens / recipe.batch / TRAINING_COST_FACTOR  # in steps
-        recipe = replace(recipe, evaluate_every=max(1, steps // num_evaluations, round(eval_cost / MAX_EVAL_SHARE)))
+        recipe = replace(recipe, evaluate_every=max(1, steps // num_evaluations, round(eval_cost / MAX_EVAL_FRACTION)))
     return recipe

@@ -29,7 +29,7 @@ from forebear.experiments import training_run
 from forebear.experiments.adapt_defaults import adaptation_recipe, adaptation_tokenizer, choose_adaptation
 from forebear.experiments.run_evaluation import measure_on_examples, measure_on_text
 from forebear.experiments.training_run import output_folder, replace_run
-from forebear.experiments.unused_settings import check_unused_settings
+from forebear.experiments.unused_settings import check_unused_settings, flag_name
 from forebear.experiments.warm_start import InitFrom, open_finished
 from forebear.inference import task_predictions
 from forebear.inference.run import Run
@@ -52,12 +52,12 @@ from forebear.training.run_folder import RunFolder
 from forebear.training.settings import BUDGETS, Recipe, merge_recipe
 from forebear.training.trainer import TrainingCallback
 
-HALVED_FIELDS = (("width",), ("width", "depth"), ("width", "depth", "table"))  # fields that are halved, tried in turn
-DEPTH_DIVISORS = (2, 3, 4)  # divisors of the depth, tried first
-SHAPE_FIELDS = ("width", "depth", "heads", "inner", "table")  # with any of them, the default student is not halved
-TOKEN_HEADS = ("next", "token")  # of language models
+DEPTH_DIVISORS = (2, 3, 4)  # tried first for a smaller student
+HALVED_FIELDS = (("width",), ("width", "depth"), ("width", "depth", "table"))  # fields to halve, tried next in turn
+SHAPE_FIELDS = ("width", "depth", "heads", "inner", "table")  # with any of them given, nothing is halved
+TOKEN_HEADS = ("next", "token")  # heads of causal and masked language models
 RECIPE_FIELDS = frozenset(field.name for field in fields(Recipe))
-SOFT_TARGETS_FILE = "teacher.safetensors"  # in the run folder while it is trained
+SOFT_TARGETS_FILE = "teacher.safetensors"  # in the run folder during training
 StudentPlan = planning.PretrainPlan | planning.AdaptPlan
 
 
@@ -68,7 +68,7 @@ class DistillPlan:
     student            the plan of training the student alone, on text or on examples
     init_from_teacher  whether it starts with layers of the teacher
     extra_texts        unlabeled examples, with soft targets only
-    settings           the arguments it was planned with, to plan it again
+    settings           the arguments of `plan_distillation`, to plan it again
     """
 
     teacher: InitFrom
@@ -108,29 +108,28 @@ def plan_distillation(
     size: str | None = None,
     layers: str | None = None,
     texts: PathLike | None = None,
-    reading: TextFormat | None = None,
-    reader: Mapping[str, Any] | None = None,
+    text_format: TextFormat | None = None,
+    task_encoder: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> DistillPlan:
     """Plan a distillation; the arguments are those of `distill`.
 
-    `config` are the weights of the losses, `reader` the fields of `Adaptation` for the task encoder above word vectors.
+    `config` has the weights of the losses, `task_encoder` the fields of `Adaptation` for that above word vectors.
     """
     teacher_run = open_finished(teacher)
     if teacher_run.spec.learns_from == "pairs":
         message = "translates: language models are distilled, and those that do a task"
-        raise InputError(
-            message, file=teacher_run.path, hint=f"make it smaller by: forebear quantise {teacher_run.path} --to SMALL"
-        )
+        hint = f"make it smaller by: forebear quantise {teacher_run.path} --to SMALL"
+        raise InputError(message, file=teacher_run.path, hint=hint)
     settings = {name: value for name, value in (settings or {}).items() if value is not None}
     is_model_name = student is None or (student in LINEAGE and not Path(student).is_dir())
     init_from = None if is_model_name else InitFrom.for_run(str(student))
     if init_from is not None and (size or layers):
         raise InputError("--size and --layers mean nothing beside a run: it has its own", hint="leave them out")
-    reader = {name: value for name, value in (reader or {}).items() if value is not None}
-    if reader and teacher_run.task is None:
-        raise InputError(f"--{next(iter(reader)).replace('_', '-')} is for tasks", hint="leave it out")
-    base_plan = _plan_student(teacher_run, init_from, student, size, settings, data, reading)
+    task_encoder = {name: value for name, value in (task_encoder or {}).items() if value is not None}
+    if task_encoder and teacher_run.task is None:
+        raise InputError(f"{flag_name(next(iter(task_encoder)))} is for tasks", hint="leave it out")
+    base_plan = _plan_student(teacher_run, init_from, student, size, settings, data, text_format)
     init_from_teacher = _should_init_from_teacher(teacher_run, base_plan, layers)
     arguments: dict[str, Any] = {
         "data": [os.path.abspath(path) for path in data],
@@ -139,19 +138,19 @@ def plan_distillation(
         "layers": layers,
         "texts": texts and os.path.abspath(texts),
         "settings": settings,
-        "reading": reading and asdict(reading),
+        "reading": text_format and asdict(text_format),
     }
-    arguments |= {"reader": reader} if reader else {}
+    arguments |= {"reader": task_encoder} if task_encoder else {}
     student_plan, extra_texts = base_plan, ()
     if teacher_run.task is not None:
-        student_plan = _plan_task_student(teacher_run, base_plan, init_from_teacher, data, settings, reader)
+        student_plan = _plan_task_student(teacher_run, base_plan, init_from_teacher, data, settings, task_encoder)
         extra_texts = _read_unlabeled(teacher_run, texts, config)
         arguments["read"] = texts and file_digest(Path(texts))
     elif texts:
         raise InputError("--texts are for tasks: a language model is taught on all text", hint="give it as TEXT")
     if isinstance(student_plan, planning.AdaptPlan):
-        task_options = student_plan.tokenizer, student_plan.task, student_plan.adaptation
-        network = build_task_model(student_plan.spec, *task_options)
+        spec, tokenizer = student_plan.spec, student_plan.tokenizer
+        network = build_task_model(spec, tokenizer, student_plan.task, student_plan.adaptation)
     else:
         network = student_plan.spec.build(student_plan.tokenizer)
     _check_compatible(teacher_run, student_plan, network, config)
@@ -160,9 +159,8 @@ def plan_distillation(
         notes.append("it begins with the teacher's own layers, evenly chosen")
     elif init_from is None:
         notes.append("it begins from nothing: one that is pre-trained (--student RUN) may learn far more")
-    return DistillPlan(
-        InitFrom.of(teacher_run), config, student_plan, init_from_teacher, extra_texts, arguments, tuple(notes)
-    )
+    teacher_init = InitFrom.of(teacher_run)
+    return DistillPlan(teacher_init, config, student_plan, init_from_teacher, extra_texts, arguments, tuple(notes))
 
 
 def _plan_student(
@@ -191,15 +189,14 @@ def _plan_student(
     if init_from is not None:
         name = init_from.folder.metadata["milestone"]
         if teacher_run.task is not None and (model_settings := [field for field in settings if field != "dropout"]):
-            message = f"--{model_settings[0].replace('_', '-')} means nothing beside a run: it has its own"
+            message = f"{flag_name(model_settings[0])} means nothing beside a run: it has its own"
             raise InputError(message, hint="leave it out")
         return planning.plan_pretraining(name, data, source=source, settings=settings, init_from=init_from)
     model = teacher_run.metadata["milestone"]
     is_same_model = student in (None, model)
     if teacher_run.spec.learning == "counting" and (teacher_run.task is None or is_same_model):
-        raise InputError(
-            f"{model} counts: it is small already", file=teacher_run.path, hint="distil a run of a network"
-        )
+        message = f"{model} counts: it is small already"
+        raise InputError(message, file=teacher_run.path, hint="distil a run of a network")
     base_fields: dict[str, Any] = {}
     if is_same_model and size is None:
         has_shape = any(name in settings for name in SHAPE_FIELDS)
@@ -220,7 +217,7 @@ def _plan_student(
 
 
 def _size_note(teacher_run: RunFolder, student: StudentPlan, network: Any) -> str:
-    """A note on the size of the student relative to its teacher, and on the fields that differ."""
+    """A note on the size of the student relative to its teacher, and on their different fields."""
     student_size = network.num_parameters
     teacher_size = teacher_run.metadata.get("parameters") or Run(teacher_run).num_parameters
     teacher_fields = teacher_run.metadata["fields"]
@@ -234,27 +231,25 @@ def _size_note(teacher_run: RunFolder, student: StudentPlan, network: Any) -> st
 def smaller_spec(spec: ModelSpec, tokenizer: Tokenizer) -> ModelSpec:
     """The same model with at most half the parameters: fewer layers, or half the hidden size, or both."""
     values = asdict(spec)
-    overrides: list[dict[str, Any]] = [
-        {"depth": values["depth"] // divisor}
-        for divisor in DEPTH_DIVISORS
-        if "depth" in values and values["depth"] % divisor == 0
-    ]
+    depth, overrides = values.get("depth"), list[dict[str, Any]]()
+    if depth is not None:
+        overrides += [{"depth": depth // divisor} for divisor in DEPTH_DIVISORS if depth % divisor == 0]
     for names in HALVED_FIELDS:
         halved = {name: max(1, values[name] // 2) for name in names if name in values}
-        if "width" in halved:  # with the hidden size also the heads, whose size stays the same
+        if "width" in halved:  # also halve the number of heads, to keep their size
             halved |= {name: max(1, values[name] // 2) for name in ("heads", "inner") if values.get(name)}
             halved["width"] -= halved["width"] % halved.get("heads", 1)
         overrides.append(halved)
     max_parameters = num_encoder_parameters(spec, tokenizer) / 2
-    candidates = (replace(spec, **override) for override in overrides)
-    small_enough = (
-        candidate for candidate in candidates if num_encoder_parameters(candidate, tokenizer) <= max_parameters
-    )
-    return next(small_enough, replace(spec, **overrides[-1]))
+    for override in overrides:
+        candidate = replace(spec, **override)
+        if num_encoder_parameters(candidate, tokenizer) <= max_parameters:
+            return candidate
+    return replace(spec, **overrides[-1])
 
 
 def num_encoder_parameters(spec: ModelSpec, tokenizer: Tokenizer) -> int:
-    """Number of parameters of its encoder with the pre-training heads."""
+    """The number of parameters of the encoder with the pre-training heads."""
     return spec.build_task_encoder(tokenizer, TaskEncoderConfig()).num_parameters
 
 
@@ -289,9 +284,8 @@ def _plan_task_student(
         raise InputError("was imported: nobody knows what it learned from", file=teacher_run.path, hint=hint)
     source = LabeledSource.from_dict(teacher_run.metadata["labelled"]["source"])
     if len(data_files) > 1:
-        raise InputError(
-            f"{len(data_files)} files of examples", hint="give one, or none for those the teacher learned from"
-        )
+        hint = "give one, or none for those the teacher learned from"
+        raise InputError(f"{len(data_files)} files of examples", hint=hint)
     if data_files:
         source = replace(source, train=data_files[0], dev=None, test=None)
     for path in source.split_paths().values():
@@ -299,7 +293,7 @@ def _plan_task_student(
             raise InputError("these examples are not there", file=path, hint="give others: forebear distil RUN DATA")
     data, spec, init_from, task = read_labeled(source), base_plan.spec, base_plan.init_from, teacher_run.task
     assert task is not None
-    if isinstance(task, SequenceTagging):  # the student predicts the teacher's marginals of single words
+    if isinstance(task, SequenceTagging):  # the student learns the teacher's marginals of single words
         task = replace(task, crf=False)
     elif isinstance(task, Classification | MultipleChoice):
         task = replace(task, temperature=1.0)
@@ -345,7 +339,7 @@ def _read_unlabeled(teacher_run: RunFolder, texts: PathLike | None, config: Dist
 
 
 def _check_compatible(teacher_run: RunFolder, student: StudentPlan, network: Any, config: DistillationConfig) -> None:
-    """Refuses a student whose outputs or layers cannot be compared with the teacher's."""
+    """Raise InputError for a student whose outputs or layers cannot be compared with the teacher's."""
     from forebear.nn.heads import LMHead
     from forebear.training.distillation import layer_distillations
 
@@ -358,19 +352,17 @@ def _check_compatible(teacher_run: RunFolder, student: StudentPlan, network: Any
         if not shared_heads:
             message = f"the student has the heads {', '.join(network.heads)}, the teacher "
             message += f"{', '.join(teacher.heads) or 'none'}: none predicts tokens in both"
-            raise InputError(
-                message, file=teacher_run.path, hint="choose a student and a teacher that predict the same"
-            )
+            hint = "choose a student and a teacher that predict the same"
+            raise InputError(message, file=teacher_run.path, hint=hint)
         if not all(isinstance(model.heads[name], LMHead) for model in (network, teacher) for name in shared_heads):
             message = "only a Transformer that predicts tokens can teach them, and only to another"
-            raise InputError(
-                message, file=teacher_run.path, hint="choose such a teacher and such a student, or distil a task"
-            )
+            hint = "choose such a teacher and such a student, or distil a task"
+            raise InputError(message, file=teacher_run.path, hint=hint)
     teacher_format = teacher_run.spec.input_format(teacher_run.tokenizer)
     student_format = student.spec.input_format(tokenizer)
     max_length, teacher_max_length = student_format.max_length, teacher_format.max_length
-    has_same_layout = replace(student_format, max_length=teacher_max_length) == teacher_format
-    if tokenizer.digest != teacher_run.tokenizer.digest or not has_same_layout:
+    has_same_format = replace(student_format, max_length=teacher_max_length) == teacher_format
+    if tokenizer.digest != teacher_run.tokenizer.digest or not has_same_format:
         message = "the student cuts or lays out text otherwise than the teacher: tokens cannot be compared one by one"
         raise InputError(message, hint="take a student with the teacher's tokenizer, and of its kind")
     if teacher_max_length is not None and (max_length is None or max_length > teacher_max_length):
@@ -424,8 +416,8 @@ def distill(
         size=size,
         layers=layers,
         texts=texts,
-        reading=reading,
-        reader={"reader": reader, "reader_width": reader_width},
+        text_format=reading,
+        task_encoder={"reader": reader, "reader_width": reader_width},
         settings=settings,
     )
     run = run_distillation(plan, to, overwrite=overwrite, command=command, callback=callback)
@@ -442,7 +434,8 @@ def resume_distillation(folder: PathLike, *, callback: TrainingCallback | None =
         raise InputError("was not distilled", file=run.path, hint=f"go on with it by: {run.resume_command}")
     arguments = {name: value for name, value in entry["given"].items() if name != "read"}
     config = DistillationConfig(**{field.name: entry[field.name] for field in fields(DistillationConfig)})
-    arguments["reading"] = arguments["reading"] and TextFormat(**arguments["reading"])
+    text_format, task_encoder = arguments.pop("reading"), arguments.pop("reader", None)
+    arguments |= {"text_format": text_format and TextFormat(**text_format), "task_encoder": task_encoder}
     plan = plan_distillation(entry["teacher"], arguments.pop("data"), config=config, **arguments)
     if plan.request != run.metadata["asked"]:
         hint = "put back what it was, or distil anew into another folder"
@@ -458,14 +451,14 @@ def run_distillation(
     command: str | None = None,
     callback: TrainingCallback | None = None,
 ) -> RunFolder:
-    """Trains a planned student; a folder that holds the same run, finished or not, is resumed."""
+    """Train a planned student; a folder with the same run is resumed, or returned if the run is finished."""
     callback, corpus, request = callback or TrainingCallback(), plan.corpus, plan.request
     folder, run, run_to_replace = output_folder(request, to, f"{Path(plan.teacher.run).name}-distilled", overwrite)
     if run is not None and run.is_finished:
         callback.on_note(training_run.FINISHED_NOTE)
         return run
     student = plan.student if run is None else replace(plan.student, recipe=run.recipe)
-    # before anything is written: most mistakes show here
+    # before anything is written, as most errors occur here
     if isinstance(student, planning.AdaptPlan):
         setup: Any = training_run.AdaptSetup.from_plan(student)
     else:
@@ -486,65 +479,60 @@ def run_distillation(
 
 
 def _distill_on_text(plan: DistillPlan, setup: Any) -> Any:
-    """Adds the teacher, which predicts the supervised tokens of each batch."""
+    """Add the teacher, which predicts the supervised tokens of each batch."""
     from forebear.training.distillation import TokenDistillation, layer_distillations
 
-    config, network = plan.distillation, setup.learner.model
-    teacher = Run(plan.teacher.folder).network
+    config, network, teacher = plan.distillation, setup.learner.model, Run(plan.teacher.folder).network
     distillation_heads = layer_distillations(config, network.encoder, teacher.encoder)
-    shared_heads = [name for name in TOKEN_HEADS if name in network.heads and name in teacher.heads]
-    mixed_targets = tuple(shared_heads) if config.share else ()
+    shared_heads = tuple(name for name in TOKEN_HEADS if name in network.heads and name in teacher.heads)
+    mixed_targets = shared_heads if config.share else ()
     for name in mixed_targets:
         distillation_heads[name + TEACHER_SUFFIX] = TokenDistillation(network.heads[name], teacher.heads[name], config)
-    objective = DistillationObjective(
-        setup.objective, setup.split.train, mixed_targets, tuple(config.layer_losses), config.layer_losses
-    )
-    return replace(
-        setup, objective=objective, learner=_distillation_learner(plan, setup.learner, distillation_heads, teacher)
-    )
+    train, weights = setup.split.train, config.layer_losses
+    objective = DistillationObjective(setup.objective, train, mixed_targets, tuple(weights), weights)
+    learner = _distillation_learner(plan, setup.learner, distillation_heads, teacher)
+    return replace(setup, objective=objective, learner=learner)
 
 
 def _distill_on_examples(plan: DistillPlan, setup: Any, run: RunFolder) -> Any:
-    """Adds soft targets, which the teacher predicts once for all examples."""
+    """Add soft targets, which the teacher predicts once for all examples."""
     from forebear.training.distillation import LogitDistillation, layer_distillations
 
     config, student = plan.distillation, plan.student
     assert isinstance(student, planning.AdaptPlan)
-    teacher, network = Run(plan.teacher.folder), setup.learner.model
+    teacher, network, layer_losses = Run(plan.teacher.folder), setup.learner.model, config.layer_losses
+    layer_teacher = teacher.network if layer_losses else None
     examples, rows = [*student.labeled_data.train, *plan.extra_texts], setup.train
     if plan.extra_texts:
         input_format = student.spec.input_format(student.tokenizer)
         rows = student.task.encode(examples, student.tokenizer, input_format, is_training=True)
         rows = mask_labels(rows, len(student.labeled_data.train))
-    distillation_heads = (
-        layer_distillations(config, network.encoder, teacher.network.encoder) if config.layer_losses else {}
-    )
-    weights = dict(config.layer_losses)
+    distillation_heads, weights = {}, dict(layer_losses)
+    if layer_teacher is not None:
+        distillation_heads = layer_distillations(config, network.encoder, layer_teacher.encoder)
     if config.share:
         soft_targets = _load_soft_targets(run, teacher, examples, rows)
         for name in rows.targets:
             distillation_heads[name + TEACHER_SUFFIX] = LogitDistillation(network.heads[name], config.temperature)
         weights |= dict.fromkeys(rows.targets, 1 - config.share) | dict.fromkeys(soft_targets, config.share)
         rows = replace(rows, targets={**rows.targets, **soft_targets})
-    objective = DistillationObjective(setup.objective, rows, (), tuple(config.layer_losses), weights)
-    learner = _distillation_learner(
-        plan, setup.learner, distillation_heads, teacher.network if config.layer_losses else None
-    )
+    objective = DistillationObjective(setup.objective, rows, (), tuple(layer_losses), weights)
+    learner = _distillation_learner(plan, setup.learner, distillation_heads, layer_teacher)
     return replace(setup, train=rows, objective=objective, learner=learner)
 
 
 def _load_soft_targets(
     run: RunFolder, teacher: Run, examples: Sequence[Any], rows: ExampleRows
 ) -> dict[str, np.ndarray]:
-    """The teacher's targets, saved in the run folder: recomputed ones could differ in the last bits on resuming."""
+    """The teacher's targets, saved in the run folder, as recomputed ones would not be bit-identical on resuming."""
     from safetensors.numpy import load, save
 
     file = run.path / SOFT_TARGETS_FILE
     if not file.exists():
         network = teacher.network
-        if teacher.encoder is not None and "next" in teacher.heads:  # not needed here
+        if teacher.encoder is not None and "next" in teacher.heads:  # its auxiliary language-model head
             model = teacher.model
-            network = type(model)(model.encoder, {n: head for n, head in model.heads.items() if n != "next"})
+            network = type(model)(model.encoder, {key: head for key, head in model.heads.items() if key != "next"})
         assert teacher.task is not None
         input_format = teacher.folder.spec.input_format(teacher.tokenizer)
         targets = Teacher(network, teacher.task, teacher.tokenizer, input_format).targets_for(examples, rows)
@@ -554,7 +542,7 @@ def _load_soft_targets(
 
 
 def _distillation_learner(plan: DistillPlan, learner: Any, distillation_heads: Mapping[str, Any], teacher: Any) -> Any:
-    """The learner with distillation heads; the given one if there are none."""
+    """The learner with distillation heads, or the unchanged one without them."""
     from safetensors.torch import load_file
 
     from forebear.training.distillation import DistillationLearner, StudentModel, inherit_layers
@@ -578,7 +566,7 @@ def _distillation_learner(plan: DistillPlan, learner: Any, distillation_heads: M
 def _train_baseline(
     plan: DistillPlan, run: RunFolder, *, overwrite: bool, callback: TrainingCallback | None
 ) -> RunFolder:
-    """Trains the same student with the same start and budget on the labels alone, in a folder next to it."""
+    """Train the same student with the same start and budget without the teacher, in a folder next to it."""
     recipe = plan.student.recipe
     if plan.extra_texts and recipe.epochs is not None:  # fewer examples: keep the number of steps
         other_settings = {name: value for name, value in recipe.to_dict().items() if name not in BUDGETS}
@@ -596,7 +584,7 @@ def _train_baseline(
 
 
 def record_comparison(plan: DistillPlan, run: RunFolder, baseline: RunFolder | None) -> Run:
-    """Compares size, speed and score of teacher and student, and records them in run.json of the student."""
+    """Record size, speed and score of teacher and student in run.json of the student."""
     folders = {"teacher": plan.teacher.folder, "student": run} | ({"student alone": baseline} if baseline else {})
     corpus, rows = plan.corpus, []
     for role, folder in folders.items():

@@ -25,7 +25,7 @@ from forebear.data.tokenizers.train import train_tokenizer
 from forebear.experiments.model_cost import ModelSize, model_size
 from forebear.experiments.plan import plan_pretraining
 from forebear.experiments.preview import pair_label_names
-from forebear.experiments.unused_settings import UNUSED_BY_LEARNER, settings_kind
+from forebear.experiments.unused_settings import UNUSED_BY_LEARNER, learner_kind_for
 from forebear.models.spec import ModelSpec
 from forebear.objectives.batch import Batch, BatchKey
 from forebear.objectives.cooccurrence import Cooccurrences
@@ -38,7 +38,7 @@ from forebear.training.settings import BUDGETS, merge_recipe
 SAMPLE_TEXTS = ("the cat sat on the mat .\nit was warm .", "a dog ran home .\nhe was fast .")  # a sentence per line
 SAMPLE_SOURCES = ("die Katze saß auf der Matte .\nes war warm .", "ein Hund lief heim .\ner war schnell .")
 SHOWN_SETTINGS = (*BUDGETS, "batch", "rate", "warmup", "schedule", "cooldown", "decay")  # fields of the recipe
-MAX_SHOWN_TOKENS = 12  # of the example row
+MAX_SHOWN_TOKENS = 12  # of the example sequence
 SIZE_REMARKS = {  # of counting models, by what they learn from
     "text": "It counts, so that its size follows from the text: a parameter for each different n-gram, at most one of"
     " each length for every token of the text; a prediction costs one search for each length.",
@@ -52,7 +52,7 @@ class NominalTokenizer(Tokenizer):
     """A small tokenizer with a larger nominal vocabulary size, which determines the shape of a network."""
 
     def __init__(self, tokenizer: Tokenizer, size: int) -> None:
-        vars(self).update(vars(tokenizer))  # the same in all else
+        vars(self).update(vars(tokenizer))  # otherwise identical
         self._tokenizer, self.vocab_size = tokenizer, size
 
     def vocabulary(self) -> list[str]:
@@ -73,7 +73,7 @@ class ModelExplanation:
     encoder: str
     heads: dict[str, str]  # class names by head
     verbs: tuple[str, ...]
-    example: dict[str, list[str]]  # one row: inputs and targets of each token
+    example: dict[str, list[str]]  # of one sequence: inputs and targets of each token
     fields: dict[str, tuple[Any, str]]  # value and meaning
     recipe: dict[str, Any]  # default settings
     size: str | None
@@ -100,16 +100,15 @@ def explain_model(
     batch, tokenizer = sample_batch(plan.spec)
     encoder, heads = _component_names(plan.spec, tokenizer)
     objective = FullBatch() if spec_class.learns_from == "tags" else plan.spec.objective(tokenizer)
-    learner = settings_kind(spec_class)
-    unused, _ = UNUSED_BY_LEARNER[learner]
+    learner_kind = learner_kind_for(spec_class)
+    unused, _ = UNUSED_BY_LEARNER[learner_kind]
     recipe = plan.recipe.to_dict()
-    sizes = [(size_name, _cached_model_size(spec, vocab_size)) for size_name, spec in specs.items()]
     grows_with_text = spec_class.learning == "counting" and not spec_class.counts_again
     return ModelExplanation(
         entry=LINEAGE[name],
         paper=paper,
         changed=changes,
-        sentence=_summary_sentence(type(objective).__name__, batch, encoder, heads, learner),
+        sentence=_summary_sentence(type(objective).__name__, batch, encoder, heads, learner_kind),
         learning=spec_class.learning,
         tokenizer=spec_class.tokenizer,
         encoder=encoder,
@@ -117,15 +116,17 @@ def explain_model(
         verbs=_capabilities(spec_class, heads),
         example=_example_row(batch, tokenizer, objective),
         fields={field: (value, meanings.get(field, "")) for field, value in asdict(plan.spec).items()},
-        recipe={name: recipe[name] for name in SHOWN_SETTINGS if name in recipe and name not in unused},
+        recipe={key: recipe[key] for key in SHOWN_SETTINGS if key in recipe and key not in unused},
         size=plan.size,
         vocabulary=vocab_size,
-        sizes={
-            size_name: {"fields": asdict(specs[size_name]), "figures": size and size.to_dict()}
-            for size_name, size in sizes
-        },
+        sizes={size_name: _describe_size(spec, vocab_size) for size_name, spec in specs.items()},
         remark=SIZE_REMARKS[spec_class.learns_from] if grows_with_text else "",
     )
+
+
+def _describe_size(spec: ModelSpec, vocab_size: int) -> dict[str, Any]:
+    cost = _cached_model_size(spec, vocab_size)
+    return {"fields": asdict(spec), "figures": cost and cost.to_dict()}
 
 
 def model_capabilities(name: str) -> tuple[tuple[str, ...], str]:
@@ -145,7 +146,7 @@ def _capabilities(spec_class: type[ModelSpec], heads: Iterable[str]) -> tuple[st
 
 
 def sample_batch(spec: ModelSpec) -> tuple[Batch, Any]:
-    """The objective's first batch of two tiny documents, and the tokenizer, or the pair of them."""
+    """The first batch of the objective on two tiny documents, and its tokenizer or pair of tokenizers."""
     if spec.learns_from == "tags":
         examples = [TaggedExample(*parse_slash_tags(line)) for line in SAMPLE_TAGGED_SENTENCES]
         task = SequenceTagging.from_examples(examples, scheme="plain")
@@ -153,7 +154,7 @@ def sample_batch(spec: ModelSpec) -> tuple[Batch, Any]:
         rows = task.encode(examples, tokenizer, spec.input_format(tokenizer))
         return FullBatch().batch(rows, 0, BatchKey(0, 0)), tokenizer
     if spec.learns_from == "pairs":
-        source_corpus, target_corpus = (_in_memory_corpus(texts) for texts in (SAMPLE_SOURCES, SAMPLE_TEXTS))
+        source_corpus, target_corpus = map(_in_memory_corpus, (SAMPLE_SOURCES, SAMPLE_TEXTS))
         tokenizers = TokenizerPair(source_corpus.tokenizer, target_corpus.tokenizer)
         documents = source_corpus.all_documents(), target_corpus.all_documents()
         pairs = ParallelSubset(*documents, np.arange(len(SAMPLE_TEXTS)))
@@ -165,7 +166,7 @@ def sample_batch(spec: ModelSpec) -> tuple[Batch, Any]:
 
 
 def _in_memory_corpus(texts: Sequence[str]) -> Corpus:
-    """A corpus in memory: documents of a sentence per line, tokenized into words."""
+    """A word-level corpus in memory, of documents with a sentence per line."""
     tokenizer = train_tokenizer("words", texts)
     documents = [text.split("\n") for text in texts]
     sentences = list(chain.from_iterable(documents))
@@ -181,11 +182,11 @@ def _in_memory_corpus(texts: Sequence[str]) -> Corpus:
         unknown=np.zeros(len(sentences), int),
         words=None,
     )
-    corpus.__dict__["tokenizer"] = tokenizer  # a corpus on disk loads it from its folder
+    corpus.__dict__["tokenizer"] = tokenizer  # else loaded from the folder
     return corpus
 
 
-def _summary_sentence(objective: str, batch: Batch, encoder: str, heads: Mapping[str, str], learning: str) -> str:
+def _summary_sentence(objective: str, batch: Batch, encoder: str, heads: Mapping[str, str], learner_kind: str) -> str:
     """One sentence about the objective, inputs, targets and heads of this model."""
     component_list = ", ".join(f"{name}: {component}" for name, component in heads.items())
     clause = f"an encoder ({encoder}) turns inputs into states; heads of the same names ({component_list}) answer"
@@ -193,7 +194,7 @@ def _summary_sentence(objective: str, batch: Batch, encoder: str, heads: Mapping
         clause = "nothing is learned, and nothing answered"
     elif not encoder:
         verbs = {"counting": "counts what follows what", "recounting": "counts the states it expects"}
-        verb = verbs.get(learning, "moves the vectors of words")
+        verb = verbs.get(learner_kind, "moves the vectors of words")
         verb = "weighs what is seen of each word and what follows what" if "tag" in heads else verb
         clause = " and ".join(f"{component} {verb} and answers {name}" for name, component in heads.items())
     inputs, targets = ", ".join(batch.inputs), ", ".join(batch.targets)
@@ -202,7 +203,7 @@ def _summary_sentence(objective: str, batch: Batch, encoder: str, heads: Mapping
 
 
 def _component_names(spec: ModelSpec, tokenizer: Any) -> tuple[str, dict[str, str]]:
-    """Class names of the encoder ("" without one) and of each head."""
+    """The class names of the encoder ("" without one) and of each head."""
     if spec.learns_from == "tags":
         return "", {"tag": type(spec.build_tagger(tokenizer, free_transitions(1))).__name__}
     network = spec.build(tokenizer)
@@ -212,21 +213,21 @@ def _component_names(spec: ModelSpec, tokenizer: Any) -> tuple[str, dict[str, st
 
 
 def _example_row(batch: Batch, tokenizer: Any, objective: Objective) -> dict[str, list[str]]:
-    """The first row, token by token: inputs, and labels of each target; labels of the row are at its first token."""
+    """Inputs and labels of the first sequence by token; a label of the whole sequence is at its first token."""
     inputs, example = batch.inputs, {}
     length = min(int(inputs["lengths"][0]), MAX_SHOWN_TOKENS)
 
-    def token_texts(tokenizer: Tokenizer, ids: np.ndarray) -> list[str]:
+    def token_texts(ids: np.ndarray, tokenizer: Tokenizer) -> list[str]:
         return [tokenizer.id_to_token(token_id) if token_id >= 0 else "" for token_id in ids.tolist()]
 
     if isinstance(tokenizer, TokenizerPair):
-        example["source"] = token_texts(tokenizer.source, inputs["source"][: int(inputs["source_lengths"][0])])
+        example["source"] = token_texts(inputs["source"][: int(inputs["source_lengths"][0])], tokenizer.source)
         tokenizer = tokenizer.target
-    example["seen"] = token_texts(tokenizer, inputs["tokens"][:length])
+    example["seen"] = token_texts(inputs["tokens"][:length], tokenizer)
     if "beside" in inputs:
-        example["beside"] = token_texts(tokenizer, inputs["beside"][:length])
+        example["beside"] = token_texts(inputs["beside"][:length], tokenizer)
     for name, target in batch.targets.items():
-        if len(target) != batch.num_target_tokens:  # a label of the row
+        if len(target) != batch.num_target_tokens:  # a label of the sequence
             answer = pair_label_names(objective)[int(target[0])] if target[0] >= 0 else ""
             example[name] = [answer, *[""] * (length - 1)]
         elif target.dtype.kind == "f":
@@ -234,13 +235,13 @@ def _example_row(batch: Batch, tokenizer: Any, objective: Objective) -> dict[str
         elif name == "tag":
             example[name] = [*parse_slash_tags(SAMPLE_TAGGED_SENTENCES[0])[1]][:length]
         else:
-            example[name] = token_texts(tokenizer, target[:length])
+            example[name] = token_texts(target[:length], tokenizer)
     return example
 
 
 @lru_cache(maxsize=256)
 def _cached_model_size(spec: ModelSpec, vocab_size: int) -> ModelSize | None:
-    """Cached: a deep network takes a second even on the meta device."""
+    """The size of a model; cached, as a deep network takes a second even on the meta device."""
     tokenizer = NominalTokenizer(train_tokenizer("words", SAMPLE_TEXTS), vocab_size)
     tokenizers = TokenizerPair(tokenizer, tokenizer) if spec.learns_from == "pairs" else tokenizer
     return model_size(spec, tokenizers, merge_recipe(spec.default_recipe()).batch)

@@ -1,4 +1,4 @@
-"""What a model costs: parameters, floating-point operations and memory, measured on the network itself."""
+"""The cost of a model: parameters, FLOPs and memory, measured on torch's meta device."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ if TYPE_CHECKING:
     from forebear.nn.model import Model
 
 BYTES_PER_FLOAT = 4  # float32
-SHORT_ROW_TOKENS = 8  # tokens of the row with which the cost is measured if there is no maximum length
+SHORT_LENGTH = 8  # tokens of the sequence on which the cost is measured if there is no maximum length
 
 
 @dataclass(frozen=True)
 class ModelSize:
-    """The size and cost of one network.
+    """The size and cost of a model.
 
-    flops        multiplications and additions per token in the forward pass of a full row, with every head.
-                 A product of (a, b) and (b, c) counts 2·a·b·c; attention counts as if each token saw the whole row.
-                 For a Transformer with L layers, hidden size D, feed-forward size F, vocabulary size V and rows of
-                 n tokens that is L·(2·(4·D² + 2·D·F) + 4·n·D) + 2·V·D. Training takes about three times as much.
-                 Of translation models it is one source token and one target token.
+    flops        multiplications and additions per token in the forward pass of a full sequence, with all heads.
+                 A product of (a, b) and (b, c) counts 2·a·b·c; attention counts as if all tokens attended to all.
+                 For a Transformer with L layers, hidden size D, feed-forward size F, vocabulary size V and sequences
+                 of n tokens: L·(2·(4·D² + 2·D·F) + 4·n·D) + 2·V·D. Training takes about three times as much.
+                 For translation models: of one source token and one target token together.
     activations  bytes kept between the forward and the backward pass of a batch
     """
 
     parameters: int
-    max_length: int | None  # tokens of a row; None: any number
+    max_length: int | None  # tokens of a sequence; None: unlimited
     flops: float
     weights: int  # bytes, as all below
     moments: int  # of the optimizer: Adam's two for every parameter, AdaGrad's one
     gradients: int = 0
     activations: int = 0
     batch_tokens: int = 0  # size of the batch that `activations` are for
-    cache_bytes: int = 0  # keys and values of a full row, or the state of a recurrent network, while generating
+    cache_bytes: int = 0  # KV cache of a full sequence, or the state of a recurrent network, while generating
 
     @property
     def bytes_to_use(self) -> int:
@@ -56,43 +56,43 @@ class ModelSize:
 
 
 def model_size(spec: ModelSpec, tokenizer: Tokenizer | TokenizerPair, batch_tokens: int) -> ModelSize | None:
-    """The size of a model with this vocabulary; None for counting models, which grow with their text.
+    """The size of a model with this vocabulary; None for n-gram models and CRFs, which grow with their data.
 
-    The network is built, and one full row goes through it, on torch's meta device.
+    A network is built and run on one full sequence on torch's meta device.
     """
     if spec.learning == "counting" and not spec.counts_again:
         return None
-    network = spec.build(tokenizer)
-    parameters = network.num_parameters
+    model = spec.build(tokenizer)
+    parameters = model.num_parameters
     if spec.counts_again:
         # Probabilities and expected counts are doubles; each token has a transition between any two states.
-        num_states, double_bytes = network.states + 1, 2 * BYTES_PER_FLOAT * parameters
+        num_states, double_bytes = model.states + 1, 2 * BYTES_PER_FLOAT * parameters
         flops, cache_bytes = 2 * num_states * num_states + 3 * num_states, 2 * BYTES_PER_FLOAT * num_states
         return ModelSize(parameters, None, flops, weights=double_bytes, moments=double_bytes, cache_bytes=cache_bytes)
     weight_bytes = BYTES_PER_FLOAT * parameters
     if spec.learning == "sweeping":
-        # Rows of word vectors are updated in place: no gradients are kept. Embedding a text adds the rows of its words.
-        moment_bytes = BYTES_PER_FLOAT * network.training_state_size
-        return ModelSize(parameters, None, network.width, weight_bytes, moment_bytes)
+        # Word vectors are updated in place, without storing gradients. Embedding a text adds the vectors of its words.
+        moment_bytes = BYTES_PER_FLOAT * model.training_state_size
+        return ModelSize(parameters, None, model.width, weight_bytes, moment_bytes)
     from forebear.nn.nnlm import NNLMEncoder
 
-    encoder = network.encoder
+    encoder = model.encoder
     max_length = encoder.max_length or (encoder.window if isinstance(encoder, NNLMEncoder) else None)
-    row_length = max_length or spec.context  # the training sequence length
-    assert row_length is not None
-    # Without a maximum length every token costs the same, so a short row is enough: each step takes milliseconds.
-    row_tokens = row_length if max_length else min(row_length, SHORT_ROW_TOKENS)
-    flops, activation_bytes = _row_costs(network, row_tokens)
+    length = max_length or spec.context  # the training sequence length
+    assert length is not None
+    # Without a maximum length every token costs the same, so a short sequence is enough: each step takes milliseconds.
+    measured_tokens = length if max_length else min(length, SHORT_LENGTH)
+    flops, activation_bytes = _sequence_costs(model, measured_tokens)
     return ModelSize(
         parameters,
         max_length,
-        flops / row_tokens,
+        flops / measured_tokens,
         weight_bytes,
         moments=2 * weight_bytes,
         gradients=weight_bytes,
-        activations=round(activation_bytes * max(batch_tokens, row_length) / row_tokens),
-        batch_tokens=max(batch_tokens, row_length),
-        cache_bytes=_decoding_state_bytes(network.encoder, row_length),
+        activations=round(activation_bytes * max(batch_tokens, length) / measured_tokens),
+        batch_tokens=max(batch_tokens, length),
+        cache_bytes=_decoding_state_bytes(encoder, length),
     )
 
 
@@ -106,20 +106,17 @@ def _decoding_state_bytes(encoder: Encoder, length: int) -> int:
     return 2 * keys_and_values if encoder.has_decoder else keys_and_values  # of the target and of the source
 
 
-def _row_costs(network: Model, length: int) -> tuple[int, int]:
-    """FLOPs of one full row, as torch counts them, and the bytes it keeps for the backward pass.
-
-    Each storage is counted once, without weights.
-    """
+def _sequence_costs(network: Model, length: int) -> tuple[int, int]:
+    """FLOPs of one full sequence, as torch counts them, and the bytes saved for the backward pass, without weights."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    row = _full_row(network, length)
+    inputs = _full_sequence(network, length)
     # torch counts no FLOPs of the fused attention
-    with FlopCounterMode(display=False) as counter, torch.no_grad(), _whole_row_kernels(attention=False):
-        network.logits(row)
+    with FlopCounterMode(display=False) as counter, torch.no_grad(), _full_sequence_kernels(attention=False):
+        network.logits(inputs)
     weight_storages = {parameter.untyped_storage()._cdata for parameter in network.parameters()}
-    saved: dict[int, int] = {}
+    saved: dict[int, int] = {}  # bytes by storage, each counted once
 
     def record(tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
@@ -127,13 +124,13 @@ def _row_costs(network: Model, length: int) -> tuple[int, int]:
             saved[storage._cdata] = storage.nbytes()
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor), _whole_row_kernels():
-        record(network.encoder(**row).last)
+    with torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor), _full_sequence_kernels():
+        record(network.encoder(**inputs).last)
     return counter.get_total_flops(), sum(saved.values())
 
 
-def _full_row(network: Model, length: int) -> dict[str, Any]:
-    """Inputs of one row, with a source of the same length for encoder-decoders."""
+def _full_sequence(network: Model, length: int) -> dict[str, Any]:
+    """Inputs of one sequence, with a source of the same length for encoder-decoders."""
     import torch
 
     tokens = torch.zeros(length, dtype=torch.long, device="meta")
@@ -141,8 +138,8 @@ def _full_row(network: Model, length: int) -> dict[str, Any]:
     return {"tokens": tokens, "lengths": [length], **source}
 
 
-def _whole_row_kernels(*, attention: bool = True) -> Any:
-    """A context in which torch runs an LSTM, and attention, over a row as one operation on the meta device.
+def _full_sequence_kernels(*, attention: bool = True) -> Any:
+    """A context in which torch runs an LSTM, and attention, over a sequence as one operation on the meta device.
 
     Otherwise it would run the LSTM token by token, at a millisecond per operation (sizes and saved memory are the
     same), and materialize the attention weights, which it never does on real devices.
@@ -156,16 +153,16 @@ def _whole_row_kernels(*, attention: bool = True) -> Any:
         return flash_attention(query, key, value, is_causal=is_causal)[0]
 
     def lstm(x: Any, state: Any, weights: Any, *_: Any, **__: Any) -> Any:
-        (h, c), (by_input, by_state, bias, _) = state, weights
-        i, f, g, o = (linear(x, by_input, bias) + linear(h.expand(len(x), -1, -1), by_state)).chunk(4, -1)
+        (h, c), (weight_ih, weight_hh, bias, _) = state, weights
+        i, f, g, o = (linear(x, weight_ih, bias) + linear(h.expand(len(x), -1, -1), weight_hh)).chunk(4, -1)
         cells = f.sigmoid() * c + i.sigmoid() * g.tanh()
         out = o.sigmoid() * cells.tanh()
         return out, out[-1:], cells[-1:]
 
     kernels: dict[Any, Any] = {torch.lstm: lstm} | ({scaled_dot_product_attention: attend} if attention else {})
 
-    class WholeRowKernels(TorchFunctionMode):
+    class FullSequenceKernels(TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             return kernels.get(func, func)(*args, **(kwargs or {}))
 
-    return WholeRowKernels()
+    return FullSequenceKernels()

@@ -32,7 +32,7 @@ from forebear.data.source import (
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import InputError
 from forebear.experiments.adapt_defaults import adaptation_recipe, adaptation_tokenizer, choose_adaptation
-from forebear.experiments.unused_settings import check_unused_fields, check_unused_settings, flag_name, settings_kind
+from forebear.experiments.unused_settings import check_unused_fields, check_unused_settings, flag_name, learner_kind_for
 from forebear.experiments.warm_start import InitFrom, open_finished
 from forebear.models.spec import ModelSpec
 from forebear.registry import LINEAGE, model_name, model_spec, suggest
@@ -51,7 +51,7 @@ def has_field(model: str | None, name: str) -> bool:
 def validate_parallel(
     model: str, spec_class: type[ModelSpec], source: TextSource, target_options: Mapping[str, Any]
 ) -> None:
-    """Refuses text, or options of it, that this model cannot be trained on."""
+    """Raise InputError for text, or options of text, that this model cannot be trained on."""
     if spec_class.learns_from == "pairs":
         if source.paths and not source.pairs:
             message = f"{model} learns from texts and their translations"
@@ -85,7 +85,7 @@ COMMAND_OPTIONS = (
     *("from", "add_words", "entities", "pairs", "columns", "target_tokenizer", "target_vocabulary"),
     *("processes", "shard"),
 )
-ERROR_POLICIES = ("on_bad_rows", "on_bad_tags")  # of tagged files
+ERROR_POLICIES = ("on_bad_rows", "on_bad_tags")  # options of tagged files
 PRETOKENIZED_NOTE = (
     "the text is cut into words already, so it is taken as programs for n-grams take it: spaces part words, each line"
     " is a text, and all of it is counted (otherwise: --tokenizer words, --unit document, --held-out 0.05)"
@@ -95,7 +95,7 @@ RECIPE_FILE_KEYS = ("milestone", "size", "tokenizer", "vocabulary")  # at the to
 
 @dataclass(frozen=True)
 class PretrainPlan:
-    """A planned pre-training: everything that its result depends on."""
+    """A planned pre-training: everything that the result depends on."""
 
     spec: ModelSpec
     size: str | None
@@ -106,7 +106,7 @@ class PretrainPlan:
     init_from: InitFrom | None = None  # None: from scratch
     target_tokenizer: str | None = None  # of translation models, if it differs
     target_vocab_size: int | None = None
-    notes: tuple[str, ...] = ()  # choices that the user may want to change
+    notes: tuple[str, ...] = ()  # for the user: defaults that were changed for this text
 
     def prepare_corpus(
         self,
@@ -135,7 +135,7 @@ class PretrainPlan:
             return corpus
 
     def request(self, corpus: Corpus | ParallelCorpus) -> dict[str, Any]:
-        """Everything that the result depends on, as JSON, to be compared with run.json."""
+        """Everything that the result depends on, as JSON, for comparison with run.json."""
         request = {"milestone": model_name(self.spec), "fields": asdict(self.spec)}
         request |= {"recipe": self.recipe.to_dict(), "corpus": corpus.key}
         if self.init_from is not None:
@@ -144,7 +144,7 @@ class PretrainPlan:
 
     @contextlib.contextmanager
     def error_context(self) -> Iterator[None]:
-        """Adds the first text file to errors that name no file."""
+        """Add the first text file to errors that name no file."""
         try:
             yield
         except InputError as error:
@@ -153,11 +153,11 @@ class PretrainPlan:
             raise
 
     def command_line(self, to: Path) -> str:
-        """The command line of the same training."""
+        """The command line of this training."""
         spec_class, init_from = type(self.spec), self.init_from
         size = self.size or spec_class.size
         tokenizer, target_tokenizer = self.tokenizer, self.target_tokenizer
-        if init_from is not None:  # it is that of the run
+        if init_from is not None:  # the tokenizer is that of the run
             tokenizer = None
         elif isinstance(tokenizer, Tokenizer | TokenizerPair):
             has_target_tokenizer = isinstance(tokenizer, TokenizerPair) and not tokenizer.is_shared
@@ -206,8 +206,8 @@ def plan_pretraining(
     """Plan a pre-training on text files, folders, or one prepared corpus.
 
     `settings`, fields of the model and of the recipe, take precedence over `recipe`, the content of a recipe file, and
-    that over the defaults. `tokenizer` is a kind, a file or a tokenizer, `vocabulary` the size of one to be trained;
-    `target_tokenizer` is that of translations, if it differs. A run to continue from has its own fields and tokenizer.
+    both over the defaults. `tokenizer` is a kind, a file or a tokenizer, `vocabulary` the size of one to be trained;
+    `target_tokenizer` is that of translations, if different. With `init_from`, fields and tokenizer are the run's.
     """
     spec_class = model_spec(model)
     recipe_file = dict(recipe or {})
@@ -227,8 +227,8 @@ def plan_pretraining(
     size = size or recipe_file.get("size") or (spec_class.size if init_from is None else None) or None
     spec = build_model_spec(model, spec_class, size, {**file_fields, **model_fields})
     check_unused_fields(spec, [*(recipe or {}).get("fields", {}), *model_fields])
-    check_unused_settings(model, settings_kind(spec_class), {**file_recipe, **recipe_settings})
-    # in word vectors, rows of new words need the full rate
+    check_unused_settings(model, learner_kind_for(spec_class), {**file_recipe, **recipe_settings})
+    # not for word vectors, as those of new words need the full learning rate
     is_continued = init_from is not None and spec_class.learning == "descending"
     rate_default = {"rate": CONTINUED_RATE_FACTOR * spec.default_recipe()["rate"]} if is_continued else {}
     merged_recipe = _default_recipe(spec, rate_default, file_recipe, recipe_settings)
@@ -264,7 +264,7 @@ def plan_pretraining(
 
 
 def _parse_vocab_size(tokenizer: Any, vocabulary: Any) -> int | None:
-    """The vocabulary size of a tokenizer to be trained; an error with a given tokenizer."""
+    """The vocabulary size of a tokenizer to be trained. Raise InputError if the tokenizer is not to be trained."""
     if not isinstance(tokenizer, str | os.PathLike | Tokenizer | TokenizerPair | None):
         raise InputError(f"--tokenizer is {tokenizer!r}", hint="name a kind, such as bytepair, or a file")
     if vocabulary is None:
@@ -277,7 +277,7 @@ def _parse_vocab_size(tokenizer: Any, vocabulary: Any) -> int | None:
 
 
 def _is_pretokenized_lines(spec_class: type[ModelSpec], source: TextSource) -> bool:
-    """Whether the text is pre-tokenized, a sentence per line, and the model takes it so by default."""
+    """Whether the text is pre-tokenized with a sentence per line, and read so by default for this model."""
     if not (spec_class.takes_lines and source.paths) or is_corpus(source):
         return False
     is_default = source == TextSource(source.paths, source.reading) and source.reading.documents == "blank"
@@ -299,7 +299,7 @@ def _merge_run_fields(
 
 
 def check_recipe_model(recipe_file: Mapping[str, Any], model: str) -> None:
-    """Refuses the recipe file of another model."""
+    """Raise InputError for the recipe file of another model."""
     if (recipe_model := recipe_file.get("milestone", model)) != model:
         message = f"the recipe is for {recipe_model}, not for {model}"
         raise InputError(message, hint=f"forebear pretrain {recipe_model} …")
@@ -327,16 +327,15 @@ def split_settings(
             if close_matches := difflib.get_close_matches(name, [*known_names, *COMMAND_OPTIONS], n=1, cutoff=0.7):
                 hint = f"did you mean {flag_name(close_matches[0])}?"
             raise InputError(f"{flag_name(name)} is no setting of {model} or of training", hint=hint)
-    model_fields = {name: value for name, value in settings.items() if value is not None and name in field_names}
-    return model_fields, {
-        name: value for name, value in settings.items() if value is not None and name not in field_names
-    }
+    values = {name: value for name, value in settings.items() if value is not None}
+    model_fields = {name: value for name, value in values.items() if name in field_names}
+    return model_fields, {name: value for name, value in values.items() if name not in field_names}
 
 
 def build_model_spec(
     model: str, spec_class: type[ModelSpec], size: str | None, model_fields: Mapping[str, Any]
 ) -> ModelSpec:
-    """The model in this size, with these fields; values may be strings, as on the command line."""
+    """The model of this size with these fields; values may be strings, as on the command line."""
     if size is not None and size not in spec_class.sizes:
         raise InputError(f"{model} has no size {size!r}", hint=suggest(str(size), spec_class.sizes))
     field_types = {field.name: str(field.type) for field in fields(spec_class)}
@@ -354,7 +353,7 @@ def build_model_spec(
 
 
 def _parse_field(name: str, type_name: str, value: Any) -> Any:
-    """Parses the value of a field from a command line, a file or Python."""
+    """Parse the value of a field from the command line, a file or Python."""
     try:
         if type_name == "bool" and isinstance(value, str):
             return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[value.lower()]
@@ -372,7 +371,7 @@ def _parse_field(name: str, type_name: str, value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class AdaptPlan:
-    """A planned adaptation: everything that its result depends on."""
+    """A planned adaptation: everything that the result depends on."""
 
     spec: ModelSpec
     size: str | None
@@ -386,7 +385,7 @@ class AdaptPlan:
 
     @property
     def request(self) -> dict[str, Any]:
-        """The plan after a round trip through JSON, to be compared with run.json."""
+        """The plan after a round trip through JSON, for comparison with run.json."""
         request = {
             "milestone": model_name(self.spec),
             "fields": asdict(self.spec),
@@ -416,7 +415,7 @@ def plan_adaptation(
 
     `how` are fields of `Adaptation`, `options` those of the task, `settings` those of the recipe; `size` and `fields`
     are for a model from scratch. `dropout` is that of the encoder, or of the task encoder above it; None: as in the
-    run. `data` are the examples, if they are read already.
+    run. `data` are the examples, if already read.
     """
     how, settings = how or {}, settings or {}
     if start in LINEAGE and not Path(start).is_dir():
@@ -445,7 +444,7 @@ def plan_adaptation(
     data = data or read_labeled(source)
     task_options = {**({"scheme": data.tag_scheme} if data.tag_scheme else {}), **(options or {})}
     if spec.learns_tags and source.task == "tagging":
-        task_options["crf"] = True  # it is a chain model
+        task_options["crf"] = True  # HMM and CRF model tag sequences
     task = task_class(source.task).from_examples(data.train, **task_options)
     adaptation = choose_adaptation(spec, init_from, len(data.train), how)
     if dropout is not None and adaptation.reader is not None:

@@ -65,8 +65,8 @@ def pretrain(
     """Train a model on text files, as `forebear pretrain` does, with the same options.
 
     A folder that holds the same run is resumed, or opened if it is finished. Some models, such as crf, are trained on
-    tagged text; then the run is a tagger, as of `adapt`, and on_bad_rows="skip" and on_bad_tags="repair" are settings
-    too.
+    tagged text; then the run is a tagger, as of `adapt`, with the settings on_bad_rows="skip" and
+    on_bad_tags="repair".
 
     Args:
         milestone: The name of the model.
@@ -116,7 +116,7 @@ def pretrain(
 
 @contextmanager
 def _launch_group(processes: int | None, shard: bool) -> Iterator[ProcessGroup]:
-    """The processes that train; ends this process if it was one of the workers."""
+    """The processes that train; exits if this process was one of the workers."""
     with launch_processes(processes, shard=shard) as group:
         if group is None:
             raise SystemExit(0)

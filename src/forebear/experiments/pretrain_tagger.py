@@ -28,13 +28,13 @@ def is_tagged_training(model: str | None, texts: Sequence[str], text_format: Tex
     spec_class = model_spec(model)
     if spec_class.learns_from == "tags" or not spec_class.learns_tags:
         return spec_class.learns_from == "tags"
-    if text_format.format != "auto" or not texts or not os.path.isfile(texts[0]):  # a pipe can be read only once
+    if text_format.format != "auto" or not texts or not os.path.isfile(texts[0]):  # pipes can be read only once
         return text_format.format == "tagged"
     source = next(find_sources(texts[:1]))
     try:
         is_text = text_format.format_of(source) == "text"
         return is_text and FileHead.read(source, text_format.encoding, "replace").tag_columns() is not None
-    except InputError:  # reported when the text is read
+    except InputError:  # raised again when the text is read
         return False
 
 
@@ -47,7 +47,7 @@ def implied_task(start: PathLike, data: PathLike) -> str | None:
         spec_class = model_spec(name)
     elif os.path.exists(name):
         spec_class = type(RunFolder.open(name).spec)
-    else:  # reported when it is opened
+    else:  # reported when the run is opened
         return None
     return "tagging" if spec_class.learns_from == "tags" else None
 
@@ -72,7 +72,7 @@ def plan_tagging(
     """The plan of `adapt MODEL FILE --task tagging`, and notes on what was detected of the file.
 
     `settings` are fields of the model, settings of the recipe, and policies on errors in the file; `unused` are options
-    that have no effect here, to be refused if given.
+    without effect: a value raises InputError.
     """
     recipe_file = dict(recipe or {})
     plan.check_recipe_model(recipe_file, model)
@@ -94,16 +94,14 @@ def plan_tagging(
         raise InputError(message, hint=hint)
     size = size or recipe_file.get("size")
     try:
-        examples_source, notes = labeled_source(
+        examples, notes = labeled_source(
             texts[0],
             task="tagging",
             form=_file_format(model, texts[0], text_format),
-            dev_share=None if held_out is None else _parse_share(held_out),
+            dev_share=None if held_out is None else _parse_fraction(held_out),
             **error_policies,
         )
-        adapt_plan = plan.plan_adaptation(
-            model, examples_source, settings=recipe_settings, size=size, fields=all_fields
-        )
+        adapt_plan = plan.plan_adaptation(model, examples, settings=recipe_settings, size=size, fields=all_fields)
     except InputError as error:
         if "--dev" in error.hint or "--test" in error.hint:  # options of adapt
             error.hint += f" (of forebear adapt {model} {texts[0]} --task tagging)"
@@ -112,7 +110,7 @@ def plan_tagging(
 
 
 def _file_format(model: str, path: str, text_format: TextFormat) -> dict[str, Any]:
-    """The format options of the file; an error for plain text."""
+    """The format options of the file. Raise InputError for plain text."""
     format_options = {"encoding": text_format.encoding}
     if text_format.format not in ("auto", "text", "tagged"):
         return format_options
@@ -126,18 +124,18 @@ def _file_format(model: str, path: str, text_format: TextFormat) -> dict[str, An
     return format_options
 
 
-def _parse_share(value: Any) -> float:
+def _parse_fraction(value: Any) -> float:
     try:
-        share = float(value)
+        fraction = float(value)
     except ValueError:
-        share = 0.0
-    if not 0 < share < 1:
+        fraction = 0.0
+    if not 0 < fraction < 1:
         raise InputError(f"--held-out is {value}", hint="give a share between 0 and 1, such as 0.1")
-    return share
+    return fraction
 
 
 def _reject_text_options(model: str, source: TextSource, hint: str, unused: Mapping[str, Any]) -> None:
-    """Refuses options of plain text, which have no effect on tagged text."""
+    """Raise InputError for options of plain text, which have no effect on tagged text."""
     default_source, text_format = TextSource(()), source.reading
     options = {
         "pairs": source.pairs,

@@ -31,10 +31,10 @@ from forebear.training.build_learner import learner_for
 from forebear.training.learner import Learner
 
 
-def mask_actions(batch: Batch, mask: int) -> np.ndarray:
+def mask_actions(batch: Batch, mask_id: int) -> np.ndarray:
     """(T,) "masked", "random" or "kept" for supervised tokens, else ""."""
     inputs, targets = batch.inputs["tokens"], batch.targets["token"]
-    actions = np.where(inputs == mask, "masked", np.where(inputs == targets, "kept", "random"))
+    actions = np.where(inputs == mask_id, "masked", np.where(inputs == targets, "kept", "random"))
     return np.where(targets == IGNORE_INDEX, "", actions)
 
 
@@ -45,21 +45,18 @@ def pair_label_names(objective: Objective) -> tuple[str, ...]:
 
 
 def masking_stats(batch: Batch, source: Subset, objective: MaskedTokens) -> dict[str, Any]:
-    """Masking statistics of a batch, and the number of sentences in the whole text that are too long."""
+    """Masking statistics of a batch, and the number of too long sentences in the whole text."""
     assert batch.positions is not None
     actions = mask_actions(batch, objective.mask_id)
-    num_masked = int(np.count_nonzero(actions != ""))
+    action_counts = {action: int(np.count_nonzero(actions == action)) for action in ("masked", "random", "kept")}
+    num_masked = sum(action_counts.values())
     is_text_token = batch.positions != IGNORE_INDEX
     document_index = np.searchsorted(source.corpus.document_starts, np.maximum(batch.positions, 0), side="right")
-    crosses_documents = (
-        is_text_token[1:] & is_text_token[:-1] & (document_index[1:] != document_index[:-1])
-    )  # within a span of a row
+    # Adjacent tokens of different documents, without a special token between them.
+    crosses_documents = is_text_token[1:] & is_text_token[:-1] & (document_index[1:] != document_index[:-1])
     stats: dict[str, Any] = {
         "hidden_share": num_masked / max(1, int(np.count_nonzero(is_text_token))),
-        "fates": {
-            action: int(np.count_nonzero(actions == action)) / max(1, num_masked)
-            for action in ("masked", "random", "kept")
-        },
+        "fates": {action: action_counts[action] / max(1, num_masked) for action in action_counts},
         "mixed_halves": int(np.count_nonzero(crosses_documents)),
         "words_half_hidden": _count_partially_masked_words(batch, source),
     }
@@ -74,7 +71,7 @@ def masking_stats(batch: Batch, source: Subset, objective: MaskedTokens) -> dict
 
 
 def _count_partially_masked_words(batch: Batch, source: Subset) -> int | None:
-    """Partially masked words; None if word boundaries are unknown."""
+    """The number of partially masked words; None if word boundaries are unknown."""
     try:
         words = np.cumsum(word_starts(batch, source))
     except InputError:
@@ -86,7 +83,7 @@ def _count_partially_masked_words(batch: Batch, source: Subset) -> int | None:
 
 @dataclass(frozen=True)
 class PipelineStage:
-    """One of the nine steps, described in words and figures."""
+    """One of the nine steps: `words` describe it, `figures` are its statistics."""
 
     number: int
     name: str
@@ -117,7 +114,7 @@ def pipeline_summary(plan: PretrainPlan, *, progress: ProgressFn | None = None) 
     initial_tensors, _ = plan.init_from.initial_tensors(plan.spec, tokenizer) if plan.init_from else (None, [])
     learner = learner_for(plan.spec, tokenizer, plan.recipe, initial_tensors)
     learner.prepass(objective, split.train)
-    return pipeline_stages(plan, corpus, split, objective, learner, try_loss=True)
+    return pipeline_stages(plan, corpus, split, objective, learner, with_loss=True)
 
 
 def pipeline_stages(
@@ -127,9 +124,9 @@ def pipeline_stages(
     objective: Objective,
     learner: Learner,
     *,
-    try_loss: bool,
+    with_loss: bool,
 ) -> list[PipelineStage]:
-    """All nine steps; with `try_loss` the loss of a batch is computed with the untrained network."""
+    """All nine steps; `with_loss` computes the loss of a batch with the initial weights."""
     recipe = plan.recipe
     batch = objective.batch(split.train, recipe.batch, BatchKey(recipe.seed, 0))
     steps = objective.steps(split.train, recipe.batch)
@@ -139,7 +136,7 @@ def pipeline_stages(
         ("mask", *_mask_stage(batch, split, objective)),
         ("pack", *_pack_stage(batch)),
         ("batch", f"{batch_text} a step, {steps:,} steps show everything once", {"steps": steps}),
-        *_learner_stages(plan, learner, batch, corpus.tokenizer.vocab_size, try_loss),
+        *_learner_stages(plan, learner, batch, corpus.tokenizer.vocab_size, with_loss),
         ("evaluate", *_evaluate_stage(split)),
     ]
     return [PipelineStage(number, name, words, figures) for number, (name, words, figures) in enumerate(stages, 1)]
@@ -157,10 +154,9 @@ def _corpus_stages(corpus: Corpus | ParallelCorpus) -> list[NamedStage]:
         counts["sentences"] = len(corpus.sizes)
         units = f"{counts['documents']:,} documents of {counts['sentences']:,} sentences"
     tokenizer, unknown = corpus.tokenizer, corpus.metadata["counts"]["unknown"]
-    stats = {"kind": tokenizer.kind, "entries": tokenizer.vocab_size, "tokens": len(corpus), "unknown": unknown}
-    description = (
-        f"{tokenizer.kind} of {tokenizer.vocab_size:,} entries: {len(corpus):,} tokens, {unknown:,} of them unknown"
-    )
+    kind, vocab_size, num_tokens = tokenizer.kind, tokenizer.vocab_size, len(corpus)
+    stats = {"kind": kind, "entries": vocab_size, "tokens": num_tokens, "unknown": unknown}
+    description = f"{kind} of {vocab_size:,} entries: {num_tokens:,} tokens, {unknown:,} of them unknown"
     return [("prepare", f"{units}, {counts['bytes']:,} bytes", counts), ("tokenise", description, stats)]
 
 
@@ -176,17 +172,15 @@ def _mask_stage(batch: Batch, split: CorpusSplit, objective: Objective) -> Stage
         return "nothing is asked: which words there are is all there is to know", {}
     match objective:
         case SequenceToSequence():
-            description = (
-                f"{counts['translation']:,} tokens of translations are asked, seen the source and those before"
-            )
+            count = counts["translation"]
+            description = f"{count:,} tokens of translations are asked, seen the source and those before"
         case ContextWindows():
             description = f"each of {counts['around']:,} words is asked with those around it"
         case Cooccurrences():
             description = f"of {counts['together']:,} pairs of words it is asked how often they stand together"
         case BidirectionalLM():
-            description = (
-                f"{counts['next']:,} tokens are asked, seen only those before, and as many, seen only those behind"
-            )
+            count = counts["next"]
+            description = f"{count:,} tokens are asked, seen only those before, and as many, seen only those behind"
         case _:
             listed = ", ".join(f"{name} of {count:,}" for name, count in counts.items())
             description = f"the {listed} tokens of the first batch is asked, seen only those before"
@@ -206,7 +200,7 @@ def _pack_stage(batch: Batch) -> StageText:
 
 
 def _learner_stages(
-    plan: PretrainPlan, learner: Learner, batch: Batch, vocab_size: int, try_loss: bool
+    plan: PretrainPlan, learner: Learner, batch: Batch, vocab_size: int, with_loss: bool
 ) -> list[NamedStage]:
     """Initialization, loss and update."""
     if plan.spec.learning == "counting" and not plan.spec.counts_again:
@@ -224,7 +218,7 @@ def _learner_stages(
         rate = {"rate": recipe.rate} if model.heads else {}
         update = f"{model.update_rule}, rate {recipe.rate:.2g}" if model.heads else model.update_rule
         return [initialization, ("loss", model.loss, {}), ("descent", update, rate)]
-    loss = ("loss", *_loss_stage(learner, batch, vocab_size, try_loss))
+    loss = ("loss", *_loss_stage(learner, batch, vocab_size, with_loss))
     if plan.spec.counts_again:
         update = "no descent: states are counted as often as they are expected, anew in every epoch"
         return [initialization, loss, ("Adam", update, {})]
@@ -235,10 +229,10 @@ def _learner_stages(
     return [initialization, loss, ("Adam", update, stats)]
 
 
-def _loss_stage(learner: Learner, batch: Batch, vocab_size: int, try_loss: bool) -> StageText:
+def _loss_stage(learner: Learner, batch: Batch, vocab_size: int, with_loss: bool) -> StageText:
     uniform_losses = {name: math.log(2 if name == "pair" else vocab_size) for name in batch.targets}
     uniform_text = ", ".join(f"{name} {nats:.3f}" for name, nats in uniform_losses.items())
-    if not try_loss:
+    if not with_loss:
         return f"nats for each that is asked; by pure chance {uniform_text}", {"chance": uniform_losses}
     learner.initialize()
     counts = batch.supervised_counts()
@@ -264,7 +258,7 @@ NUM_WINDOWS = 12  # context windows, or entries of a co-occurrence matrix, that 
 
 @dataclass(frozen=True)
 class PreviewRow:
-    """One row of a batch: ids, tokens, and labels of each target by token or of the row; None: unsupervised."""
+    """One sequence of a batch: ids, tokens, and labels of each target by token or sequence; None: unsupervised."""
 
     ids: list[int]
     tokens: list[str]
@@ -277,7 +271,7 @@ class PreviewRow:
 
 @dataclass(frozen=True)
 class Preview:
-    """The first rows of a batch, and statistics of all of it."""
+    """The first sequences of a batch, and statistics of the whole batch."""
 
     rows: list[PreviewRow]
     figures: dict[str, Any]
@@ -285,14 +279,14 @@ class Preview:
     end: str | None
     unknown: str | None
     windows: list[dict[str, Any]] | None = None  # of word2vec: words, contexts and negative samples
-    together: list[dict[str, Any]] | None = None  # of GloVe: two words, their count and its weight
+    together: list[dict[str, Any]] | None = None  # of GloVe: co-occurring words, their count and its weight
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
 def preview_batch(plan: PretrainPlan, *, rows: int = 4, step: int = 0, progress: ProgressFn | None = None) -> Preview:
-    """Batch number `step` of a plan, exactly as training would see it."""
+    """Preview batch number `step` of a plan, exactly as in training."""
     if rows < 1 or step < 0:
         raise InputError(f"rows is {rows}, step is {step}", hint="give at least one row, and a step of 0 or more")
     corpus, split, objective = _prepare_objective(plan, progress)
@@ -301,7 +295,7 @@ def preview_batch(plan: PretrainPlan, *, rows: int = 4, step: int = 0, progress:
     if not len(batch.inputs["lengths"]):
         raise InputError(f"the batch of step {step} has no rows", hint="choose another --step, or a larger --batch")
     steps, eos_id = objective.steps(split.train, plan.recipe.batch), tokenizer.special_roles.get("end")
-    # with lead tokens, no row is cut to the maximum length
+    # with lead tokens, no sequence is truncated to the maximum length
     has_lead_tokens = isinstance(objective, NextToken) and objective.lead_tokens is not None
     stats = batch_stats(batch, steps, tokenizer, None if has_lead_tokens else plan.spec.context)
     if isinstance(objective, MaskedTokens):
@@ -366,7 +360,7 @@ def batch_stats(batch: Batch, steps: int, tokenizer: Tokenizer, context: int | N
     return stats
 
 
-def _build_rows(batch: Batch, tokenizer: Any, num_rows: int, objective: Objective | None = None) -> list[PreviewRow]:
+def _build_rows(batch: Batch, tokenizer: Any, num_rows: int, objective: Objective) -> list[PreviewRow]:
     is_pair = isinstance(tokenizer, TokenizerPair)
     tokenizer, source_tokenizer = (tokenizer.target, tokenizer.source) if is_pair else (tokenizer, None)
 
@@ -386,8 +380,7 @@ def _build_rows(batch: Batch, tokenizer: Any, num_rows: int, objective: Objectiv
     actions = np.full(batch.num_target_tokens, "")
     if isinstance(objective, MaskedTokens):
         actions = mask_actions(batch, objective.mask_id)
-    labels_of_pairs = () if objective is None else pair_label_names(objective)
-    label_names = {IGNORE_INDEX: None, **dict(enumerate(labels_of_pairs))}
+    label_names = {IGNORE_INDEX: None, **dict(enumerate(pair_label_names(objective)))}
     other_inputs, rows = per_token(inputs), []
     for row, (end, length) in enumerate(zip(ends[:num_rows], lengths[:num_rows], strict=True)):
         span, source = slice(end - length, end), None

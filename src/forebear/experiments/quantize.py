@@ -32,7 +32,7 @@ from forebear.training.create_finished_run import create_run
 from forebear.training.run_folder import RunFolder
 
 MAX_BYTES, MAX_EXAMPLES, MAX_PAIRS, MAX_SENTENCES = 100_000, 2000, 200, 1000  # default limits of the measurement
-MIN_SENTENCE_LENGTH = 30  # characters; shorter sentences are headings and the like, without meaningful neighbors
+MIN_SENTENCE_LENGTH = 30  # characters; shorter sentences, such as headings, have no meaningful neighbors
 UNCOPIED_KEYS = (
     *("asked", "weights", "tokenizer", "began", "versions", "hardware", "state", "name", "command", "processes"),
     *("metrics", "baseline", "price"),  # results of the float run
@@ -64,7 +64,7 @@ def _evaluate_both(
     index: int = 0,
     num_measurements: int = 1,
 ) -> tuple[Any, Any, dict[str, float]]:
-    """The results of both runs, and their durations; this is measurement `index` of `num_measurements`."""
+    """The results of both runs, and their durations in seconds; this is measurement `index` of `num_measurements`."""
     results, seconds = [], []
     for measured_run in (run, quantized):
         measured_run.require(measured_run.capabilities[0])  # loads the model before the clock starts
@@ -85,9 +85,8 @@ def _cost_on_text(
     can_measure = "measure" in run.capabilities
     results: dict[str, Any] = {"on": name, "text_bytes": subset.num_bytes}
     if can_measure:
-        float_result, int8_result, results["measuring_seconds"] = _evaluate_both(
-            run, quantized, lambda measured_run: measured_run.measure(subset), progress, 0, 2
-        )
+        both_results = _evaluate_both(run, quantized, lambda measured: measured.measure(subset), progress, 0, 2)
+        float_result, int8_result, results["measuring_seconds"] = both_results
         float_metrics, int8_metrics = float_result.to_dict(), int8_result.to_dict()
         for metric in ("perplexity", "bits_per_byte", "accuracy", "pair_accuracy"):
             if float_metrics[metric] is not None and int8_metrics[metric] is not None:
@@ -95,14 +94,11 @@ def _cost_on_text(
         results["pseudo"] = float_result.is_pseudo_likelihood
         results["metrics"] = {} if data_files else {"held_out": int8_metrics}
     if len(sentences) > 1:
-        position = (1, 2) if can_measure else (0, 1)
-        *vectors, seconds = _evaluate_both(
-            run,
-            quantized,
-            lambda measured_run: np.stack([text.vector for text in measured_run.embed(sentences)]),
-            progress,
-            *position,
-        )
+
+        def embed(measured: Run) -> np.ndarray:
+            return np.stack([text.vector for text in measured.embed(sentences)])
+
+        *vectors, seconds = _evaluate_both(run, quantized, embed, progress, *((1, 2) if can_measure else (0, 1)))
         cosines = (vectors[0] * vectors[1]).sum(1)
         is_same = np.equal(*(_nearest_neighbors(matrix) for matrix in vectors))
         results["cosine"] = {"mean": float(cosines.mean()), "least": float(cosines.min())}
@@ -111,7 +107,7 @@ def _cost_on_text(
 
 
 def _measured_text(run: Run, data_files: Sequence[str]) -> tuple[Subset, str]:
-    """Text to measure on, and its name: the given one, or held-out text, or Python's manual."""
+    """The text to measure on, and its name: the given text, or held-out text, or Python's manual."""
     if data_files:
         return prepare_texts(run, list(data_files)), ", ".join(data_files)
     if run.metadata.get("data") is not None:
@@ -138,7 +134,7 @@ def _sample_sentences(run: Run, subset: Subset) -> list[str]:
 
 
 def _nearest_neighbors(vectors: np.ndarray) -> np.ndarray:
-    """(N,) the row of each vector's nearest neighbor."""
+    """(N,) the index of the nearest neighbor of each vector."""
     neighbor_rows = nearest_rows(vectors, vectors, 2).rows
     is_itself = neighbor_rows[:, 0] == np.arange(len(vectors))
     return np.where(is_itself, neighbor_rows[:, 1], neighbor_rows[:, 0])
@@ -158,9 +154,11 @@ def _cost_on_pairs(
             raise
         held_out: Any = corpus.split(run.folder.recipe.held_out).held_out
         sources, references = held_out.first(limit).texts()
-    float_result, int8_result, seconds = _evaluate_both(
-        run, quantized, lambda measured_run: evaluate_translations(measured_run, sources, references), progress
-    )
+
+    def evaluate(measured: Run) -> Any:
+        return evaluate_translations(measured, sources, references)
+
+    float_result, int8_result, seconds = _evaluate_both(run, quantized, evaluate, progress)
     float_metrics, int8_metrics = float_result.to_dict(), int8_result.to_dict()
     is_same = [a.text == b.text for a, b in zip(float_result.translations, int8_result.translations, strict=True)]
     return {
@@ -183,12 +181,11 @@ def _cost_on_examples(
     task = run.task
     assert task is not None
     rows = task.encode(examples, run.tokenizer, run.folder.spec.input_format(run.tokenizer))
-    *predictions, seconds = _evaluate_both(
-        run,
-        quantized,
-        lambda measured_run: task.predictions(examples, rows, predict_logits(measured_run.network, rows)),
-        progress,
-    )
+
+    def predict(measured: Run) -> list[Any]:
+        return task.predictions(examples, rows, predict_logits(measured.network, rows))
+
+    *predictions, seconds = _evaluate_both(run, quantized, predict, progress)
     float_metrics, int8_metrics = (task.evaluate(examples, run_predictions) for run_predictions in predictions)
     is_same = [
         task.compare_to_gold(example, a).predicted == task.compare_to_gold(example, b).predicted
@@ -220,9 +217,8 @@ def _measured_examples(run: Run, data_files: Sequence[str], limit: int) -> tuple
         raise InputError(message, file=run.folder.path, hint="name a file of examples to measure on: --on FILE")
     labeled = [example for example in examples if is_labeled(example)][:limit]
     if not labeled:
-        raise InputError(
-            "no example has a label", file=data_files[0] if data_files else None, hint="measure on labelled examples"
-        )
+        file = data_files[0] if data_files else None
+        raise InputError("no example has a label", file=file, hint="measure on labelled examples")
     return labeled, ", ".join(data_files) or "the examples that were held out"
 
 
@@ -240,7 +236,7 @@ def quantize_run(
     Args:
         run: The run or its folder.
         to: The folder of the quantized run.
-        on: Text, examples or pairs to measure on; by default held-out data, or text that comes with forebear.
+        on: Text, examples or pairs to measure on; by default held-out data, or Python's manual.
         limit: Maximum number of bytes, examples or pairs to measure on.
         overwrite: Replace another run in this folder.
         progress: Receives the progress of the measurement.
@@ -256,9 +252,9 @@ def quantize_run(
         message = "is not finished: there are no weights to make smaller"
         raise InputError(message, file=source.path, hint=f"finish it first: {source.resume_command}")
     existing = _check_target(target, source.path, overwrite)
-    extra_metadata = {name: value for name, value in metadata.items() if name not in UNCOPIED_KEYS}
-    extra_metadata |= {"parent": str(source.path.absolute()), "quantised": {"bits": 8}, "notes": []}
-    extra_metadata["size"] = " ".join(filter(None, (metadata.get("size"), "int8")))
+    entries = {name: value for name, value in metadata.items() if name not in UNCOPIED_KEYS}
+    entries |= {"parent": str(source.path.absolute()), "quantised": {"bits": 8}, "notes": []}
+    entries["size"] = " ".join(filter(None, (metadata.get("size"), "int8")))
     paths = [os.fspath(path) for path in ([on] if isinstance(on, str | os.PathLike) else on)]
 
     def quantized_tensors() -> dict[str, Any]:
@@ -267,9 +263,7 @@ def quantize_run(
         return quantized_copy(source_run.network).tensors()
 
     with replace_run(existing):
-        folder = create_run(
-            target, source.spec, metadata["milestone"], source.tokenizers, quantized_tensors, extra_metadata
-        )
+        folder = create_run(target, source.spec, metadata["milestone"], source.tokenizers, quantized_tensors, entries)
         quantized = Run(folder)
         try:
             cost = quantization_cost(source_run, quantized, paths, limit, progress)
@@ -284,7 +278,7 @@ def quantize_run(
 
 
 def _check_target(target: Path, source: Path, overwrite: bool) -> RunFolder | None:
-    """The run in the target folder that is to be replaced; an error if it may not be."""
+    """The run to replace in the target folder, if any. Raise InputError if it may not be replaced."""
     if target.exists() and target.resolve() == source.resolve():
         raise InputError("is the run itself", file=target, hint="choose another folder with --to")
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):

@@ -1,4 +1,4 @@
-"""Evaluate runs: task metrics, latency, and notes on leakage and on baselines that a run does not beat."""
+"""Evaluate runs: task metrics, latency, and notes on leakage and on baselines that are not beaten."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def leaked_splits(ancestor: str | None, source: LabeledSource, digests: Mapping[
         visited.add(ancestor)
         try:
             metadata = RunFolder.open(ancestor).metadata
-        except ForebearError:  # it is gone, and the record of its parents with it
+        except ForebearError:  # it is missing, and so is the record of its parents
             break
         known_digests.add((metadata.get("labelled") or {}).get("digests", {}).get("train", ""))
         ancestor = metadata.get("parent")
@@ -42,8 +42,8 @@ def leaked_splits(ancestor: str | None, source: LabeledSource, digests: Mapping[
 
 
 def leakage_notes(run: RunFolder, source: LabeledSource) -> list[str]:
-    """Notes that the pre-trained run was trained on held-out examples."""
-    if "distilled" in run.metadata:  # its teacher held out the same examples
+    """Notes that the parent run was trained on examples that are held out now."""
+    if "distilled" in run.metadata:  # the teacher held out the same examples
         return []
     files = source.split_paths()
     splits = leaked_splits(run.metadata.get("parent"), source, run.metadata["labelled"]["digests"])
@@ -54,7 +54,7 @@ def leakage_notes(run: RunFolder, source: LabeledSource) -> list[str]:
 
 
 def baseline_notes(plan: AdaptPlan, baseline: TaskBaseline, metrics: Mapping[str, Any]) -> list[str]:
-    """A note if the run does not beat a baseline that is not trained."""
+    """A note if the run does not beat this baseline."""
     score = float(metrics[plan.task.metric])
     if score > baseline.score or score == 1 or metrics.get("entities") == 0:
         return []

@@ -82,13 +82,13 @@ def output_folder(
 
 
 def _is_leftover(name: str) -> bool:
-    """Whether a file may be left by a process that was killed before run.json was written."""
+    """Whether a process that was killed before it wrote run.json may have left this file."""
     return name in (TOKENIZER_FILE, LEDGER_FILE) or (name.startswith(".") and name.endswith(".tmp"))
 
 
 @contextlib.contextmanager
 def replace_run(existing: RunFolder | None) -> Iterator[None]:
-    """Moves a run aside while another one is created in its folder; it is restored if that fails."""
+    """Rename a run while another one is created in its folder; restore it if that fails."""
     if existing is None:
         yield
         return
@@ -123,7 +123,7 @@ def run_pretraining(
     corpus: Corpus | ParallelCorpus | None = None,
     group: ProcessGroup = SINGLE_PROCESS,
 ) -> RunFolder:
-    """Train a planned pre-training run; a folder that holds the same run, finished or not, is resumed.
+    """Train a planned pre-training run; a folder with the same run is resumed, or returned if the run is finished.
 
     Without `to` the folder is one in runs/. The text is prepared by `workers` processes, unless `corpus` is given;
     `learning_progress` is that of training the tokenizer. `command` is the command line, for the card.
@@ -141,13 +141,13 @@ def run_pretraining(
         callback.on_note(FINISHED_NOTE)
         return run_to_resume
     recipe = plan.recipe if run_to_resume is None else run_to_resume.recipe_for(group.size)
-    with plan.error_context():  # before anything is written: most mistakes show here
+    with plan.error_context():  # before anything is written, as most errors occur here
         setup = PretrainSetup.from_plan(plan.spec, corpus, recipe, plan.init_from, progress)
     if run_to_resume is not None:
         return train_run(run_to_resume, setup, callback, group)
     for note in plan.notes:
         callback.on_note(note)
-    for stage in pipeline_stages(plan, corpus, setup.split, setup.objective, setup.learner, try_loss=False):
+    for stage in pipeline_stages(plan, corpus, setup.split, setup.objective, setup.learner, with_loss=False):
         callback.on_stage(stage.number, stage.name, stage.words)
     with replace_run(run_to_replace):
         metadata = new_metadata(plan, request, folder, command, corpus)
@@ -167,13 +167,9 @@ def new_metadata(
     metadata |= {"size": plan.size, "asked": request, "command": command}
     metadata["parent"] = None if plan.init_from is None else plan.init_from.run
     if isinstance(plan, AdaptPlan):
+        metadata |= {name: request[name] for name in ("task", "adaptation")}
         labelled = {"source": request["examples"], "digests": request["digests"], "sides": plan.labeled_data.metadata}
-        return metadata | {
-            "task": request["task"],
-            "adaptation": request["adaptation"],
-            "labelled": labelled,
-            "data": None,
-        }
+        return metadata | {"labelled": labelled, "data": None}
     assert corpus is not None
     data = {"source": plan.source.to_dict(), "corpus": corpus.key, "folder": str(corpus.folder.absolute())}
     data |= {name: corpus.metadata["counts"][name] for name in ("documents", "tokens", "bytes")}
@@ -182,7 +178,7 @@ def new_metadata(
 
 
 def _open_resumable(folder: PathLike, callback: TrainingCallback) -> RunFolder:
-    """A run to be resumed, or one that is finished, with a note."""
+    """Open a run to resume, with a note if it is already finished."""
     run = RunFolder.open(folder)
     run.require_trainable()
     if run.is_finished:
@@ -230,7 +226,7 @@ def repeat_run(
     else:
         schedule, processes = run.metadata["pace"], run.metadata.get("processes", 1)
         exact_settings = {"steps": schedule["total"], "warmup": schedule["warmup"], "fall": schedule["fall"]}
-        # one process sums as many micro-batches as several processes did
+        # one process sums as many micro-batches as all processes did
         exact_settings["accumulate"] = -(-settings.get("accumulate", 1) // processes) * processes
     source = TextSource.from_dict(run.metadata["data"]["source"])
     init_from = InitFrom.from_dict(run.metadata.get("beginning"))
@@ -241,7 +237,7 @@ def repeat_run(
 
 
 def reopen_run_corpus(run: RunFolder) -> Corpus | ParallelCorpus:
-    """The corpus of a run; an error if the text has changed."""
+    """Open the corpus of a run. Raise InputError if the text has changed."""
     tokenizers = run.tokenizers
     if isinstance(tokenizers, TokenizerPair):
         return reopen_parallel_corpus(run.metadata["data"], tokenizers, run.recipe.held_out)
@@ -336,7 +332,7 @@ class PretrainSetup:
 
 
 def _truncated_words(char_ids: CharIds | None, corpus: Corpus) -> tuple[dict[str, Any], list[str]]:
-    """Statistics and a note on words longer than a character-level model reads."""
+    """Statistics of words longer than a character-level model reads, and a note on them."""
     if char_ids is None:
         return {}, []
     stats = truncation_stats(char_ids, corpus.tokenizer.vocabulary(), corpus.ids)
@@ -361,7 +357,7 @@ def _dropped_pairs_notes(corpus: Corpus | ParallelCorpus, split: CorpusSplit, ob
 
 # --- Adaptation to a task ---
 
-FULLWIDTH_ONE = "１"  # which NFKC maps to "1"
+FULLWIDTH_ONE = "１"  # NFKC maps it to "1"
 
 
 def run_adaptation(
@@ -373,7 +369,7 @@ def run_adaptation(
     callback: TrainingCallback | None = None,
     group: ProcessGroup = SINGLE_PROCESS,
 ) -> RunFolder:
-    """Train a planned adaptation; a folder that holds the same run, finished or not, is resumed."""
+    """Train a planned adaptation; a folder with the same run is resumed, or returned if the run is finished."""
     callback, name, request = callback or TrainingCallback(), model_name(plan.spec), plan.request
     group.validate(name, plan.spec.task_learner)
 
@@ -423,7 +419,7 @@ class AdaptSetup:
     plan: AdaptPlan
     train: ExampleRows
     held_out: ExampleRows
-    eval_examples: ExampleRows  # those of held_out that are evaluated during training
+    eval_examples: ExampleRows  # the part of held_out that is evaluated during training
     objective: ExampleEpochs | FullBatch
     learner: Learner
     notes: list[str]
@@ -443,10 +439,8 @@ class AdaptSetup:
             notes += count_form_mismatches(data)
         if train.num_truncated:
             truncated_fraction = train.num_truncated / (train.num_truncated + int(train.example_lengths.sum()))
-            row_text = f"rows of {input_format.max_length}"
-            notes.append(
-                f"{train.num_truncated:,} tokens ({truncated_fraction:.1%}) do not fit into {row_text} and are not read"
-            )
+            message = f"{train.num_truncated:,} tokens ({truncated_fraction:.1%}) do not fit "
+            notes.append(f"{message}into rows of {input_format.max_length} and are not read")
         pretrained, coverage, coverage_notes = _pretrained_tensors(plan, train)
         notes += coverage_notes
         label_weights = balanced_label_weights(task, data.train) if plan.adaptation.balanced else None
@@ -461,7 +455,7 @@ class AdaptSetup:
         return cls(plan, train, held_out, eval_rows, objective, learner, notes, coverage)
 
     def evaluate(self) -> tuple[dict[str, float], float]:
-        """The task metric on held-out examples, and its distance from 1."""
+        """The task metric on held-out examples, and 1 minus it, which is minimized."""
         task, examples = self.plan.task, self.plan.labeled_data.dev[:MAX_EVAL_EXAMPLES]
         logits = predict_logits(self.learner.model, self.eval_examples)
         predictions = task.predictions(examples, self.eval_examples, logits)
@@ -473,19 +467,11 @@ class AdaptSetup:
             run.update(without_vectors=self.vector_coverage)
         single_pass = run.spec.learning == "counting" and not uses_full_batch(run.spec, self.plan.task)
         with group.wrap_learner(self.learner) as learner:
-            evaluate_task = replace(self, learner=learner).evaluate
-            Trainer(
-                run,
-                learner,
-                self.objective,
-                self,
-                single_pass=single_pass,
-                evaluate_task=evaluate_task,
-                callback=callback,
-            ).run()
+            options: dict[str, Any] = {"evaluate_task": replace(self, learner=learner).evaluate, "callback": callback}
+            Trainer(run, learner, self.objective, self, single_pass=single_pass, **options).run()
 
     def measure(self, run: RunFolder, callback: TrainingCallback) -> tuple[dict[str, Any], list[str]]:
-        """Calibrates on the dev set, and measures on all labeled splits."""
+        """Calibrate on the dev set, and measure on all labeled splits."""
         from forebear.inference.run import Run
 
         opened_run, plan, data = Run(run), self.plan, self.plan.labeled_data
@@ -520,7 +506,7 @@ def _is_recurrent(plan: AdaptPlan, learner: Learner) -> bool:
 def _pretrained_tensors(
     plan: AdaptPlan, train: ExampleRows
 ) -> tuple[dict[str, Tensor] | None, dict[str, Any] | None, list[str]]:
-    """The pre-trained tensors; for word vectors also which words have none, and a note on them."""
+    """The pre-trained tensors; for word vectors also the words without a vector, and a note on them."""
     init_from = plan.init_from
     if init_from is None or init_from.folder.spec.learning == "counting":
         return None, None, []
@@ -539,9 +525,9 @@ def _pretrained_tensors(
 def train_run(
     run: RunFolder, setup: PretrainSetup | AdaptSetup, callback: TrainingCallback, group: ProcessGroup = SINGLE_PROCESS
 ) -> RunFolder:
-    """Trains unless done before, then measures and writes the card."""
+    """Train unless already trained, then measure and write the card."""
     with explain_disk_errors(run.path), run.lock():
-        run.metadata = RunFolder.open(run.path).metadata  # another process may have resumed it meanwhile
+        run.metadata = RunFolder.open(run.path).metadata  # another process may have resumed it
         if run.is_finished:
             return run
         notes = [*setup.notes, *(leakage_notes(run, setup.plan.source) if isinstance(setup, AdaptSetup) else ())]
@@ -550,7 +536,7 @@ def train_run(
         if run.metadata["state"] != "trained":
             run.update(notes=notes, processes=group.size)
             setup.train_model(run, callback, group)
-        run.checkpoints.prune(1, set())  # once more: a crash or a failing disk may have left some
+        run.checkpoints.prune(1, set())  # again: a crash or a failing disk may have left some
         entries, new_notes = setup.measure(run, callback)
         for note in new_notes:
             callback.on_note(note)

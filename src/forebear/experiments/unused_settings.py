@@ -1,4 +1,4 @@
-"""Refuse settings that have no effect on a model."""
+"""Raise errors for settings and fields that have no effect on a model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from forebear.errors import InputError
 from forebear.models.spec import ModelSpec
 from forebear.training.settings import GRADIENT_SETTINGS, TORCH_SETTINGS
 
-USED_BY_LBFGS = ("threads", "patience")  # settings of gradient descent that L-BFGS uses too
+USED_BY_LBFGS = ("threads", "patience")  # settings of gradient descent that L-BFGS also uses
 UNUSED_BY_LEARNER = {
     "counting": (("deterministic", *GRADIENT_SETTINGS), "which counts"),
     "only counts": (("deterministic", "threads", "max_memory", *GRADIENT_SETTINGS), "which counts"),
@@ -26,15 +26,17 @@ UNUSED_BY_LEARNER = {
 }
 
 
-def settings_kind(spec_type: type[ModelSpec]) -> str:
+def learner_kind_for(spec_class: type[ModelSpec]) -> str:
     """The kind of learner of a model, a key of UNUSED_BY_LEARNER."""
-    if spec_type.learns_from == "tags":
-        return spec_type.learns_tags_by
-    return "recounting" if spec_type.counts_again else "only counts" if spec_type.is_untrained else spec_type.learning
+    if spec_class.learns_from == "tags":
+        return spec_class.learns_tags_by
+    return (
+        "recounting" if spec_class.counts_again else "only counts" if spec_class.is_untrained else spec_class.learning
+    )
 
 
 def check_unused_settings(model: str, learner_kind: str, settings: Mapping[str, Any]) -> None:
-    """Raises InputError for a training setting that has no effect."""
+    """Raise InputError for a training setting that has no effect."""
     names, reason = UNUSED_BY_LEARNER[learner_kind]
     for name in names:
         if settings.get(name) is not None:
@@ -45,14 +47,14 @@ def check_unused_settings(model: str, learner_kind: str, settings: Mapping[str, 
 
 
 def check_unused_fields(spec: ModelSpec, names: Iterable[str]) -> None:
-    """Raises InputError for a field that has no effect beside the value of another."""
+    """Raise InputError for a field that has no effect with the value of another field."""
     for name in names:
         if (other_field := spec.unused_fields.get(name)) is not None:
             other = flag_name(other_field)
-            description = f"{flag_name(name)} means nothing beside {other} {getattr(spec, other_field)}"
-            raise InputError(description, hint=f"leave it out, or choose another {other}")
+            message = f"{flag_name(name)} means nothing beside {other} {getattr(spec, other_field)}"
+            raise InputError(message, hint=f"leave it out, or choose another {other}")
 
 
 def flag_name(name: str) -> str:
-    """The option of the command line for a setting."""
+    """The command-line option of a setting."""
     return f"--{name.replace('_', '-')}"

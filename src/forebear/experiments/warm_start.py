@@ -27,16 +27,16 @@ from forebear.training.run_folder import RunFolder
 if TYPE_CHECKING:
     from torch import Tensor
 
-DECISIVE_FIELDS = ("heads", "activation", "epsilon")  # fields that change the meaning of weights, not their shapes
+DECISIVE_FIELDS = ("heads", "activation", "epsilon")  # change the meaning of weights, but not their shapes
 DECISIVE_FIELDS += ("reversed", "both_ways", "similarity")  # of recurrent translators
 DECISIVE_FIELDS += ("architecture", "output", "subwords", "phrases", "width")  # of word vectors
 DEFAULT_PRETOKENIZER = "punctuation"
-OUTPUT_TENSORS = ("heads.next.softmax.scores.weight", "heads.next.softmax.scores.bias")  # if not tied to the embedding
+OUTPUT_TENSORS = ("heads.next.softmax.scores.weight", "heads.next.softmax.scores.bias")  # unless tied to the embedding
 TOKEN_TENSORS = ("encoder.embedding.token.weight", "heads.token.bias")  # tensors with a row per token
 
 
 def open_finished(run: PathLike) -> RunFolder:
-    """A finished run, to be adapted or distilled."""
+    """Open a finished run, to be adapted or distilled."""
     folder = RunFolder.open(run)
     folder.require_trainable()
     if "weights" not in folder.metadata:
@@ -46,16 +46,16 @@ def open_finished(run: PathLike) -> RunFolder:
 
 @dataclass(frozen=True)
 class InitFrom:
-    """A run to start from, identified by its folder and the checksum of its weights, and words to add to it."""
+    """A run to initialize from, identified by its folder and the checksum of its weights, and words to add to it."""
 
     run: str
     weights: str  # sha256
     words: tuple[str, ...] = ()
-    words_file: str | None = None  # their file; None: found in the training text
+    words_file: str | None = None  # None: the words come from the training text
 
     @classmethod
     def for_run(cls, run: PathLike, add_words: PathLike | None = None) -> InitFrom:
-        """A finished run to start from; `add_words` is a file with a word per line."""
+        """A finished run to initialize from; `add_words` is a file with a word per line."""
         folder = RunFolder.open(run)
         folder.require_trainable()
         if folder.spec.learning == "counting":
@@ -82,7 +82,7 @@ class InitFrom:
         return cls(str(folder.path.absolute()), folder.metadata["weights"]["sha256"])
 
     def with_new_words(self, source: TextSource, min_count: int, held_out: float) -> InitFrom:
-        """A copy that adds words which a text has at least `min_count` times and the vocabulary of the run lacks."""
+        """A copy that adds the new words of a text that occur at least `min_count` times in it."""
         tokenizer = self.folder.tokenizer
         if tokenizer.kind != "words" or is_corpus(source):
             return self
@@ -112,7 +112,6 @@ class InitFrom:
 
     @cached_property
     def _extended_vocabulary(self) -> tuple[Tokenizer, dict[str, list[int]]]:
-        # words from a text are segmented as usual
         is_from_text = self.words_file is None
         segmenter = Segmenter() if is_from_text else None
         try:
@@ -164,7 +163,7 @@ class InitFrom:
         return {name: tensor.clone() for name, tensor in saved_tensors.items() if name in parameters}, notes
 
     def _load_arrays(self, spec: ModelSpec) -> tuple[dict[str, np.ndarray], list[str]]:
-        """The initial arrays of word vectors, to which the model itself adds rows for new words."""
+        """The initial arrays of word vectors; the model adds rows for new words."""
         from safetensors.numpy import load_file
 
         if mismatches := self._field_mismatches(spec):
@@ -182,39 +181,34 @@ class InitFrom:
         return [f"{name} was {old}, not {new}" for name, (old, new) in values.items() if old != new]
 
     def _extend_tables(self, saved: dict[str, Tensor]) -> list[str]:
-        """Adds rows for new words: the mean of their subwords' rows, or of all rows if these are unknown."""
+        """Add rows for new words: the mean of their subwords' rows, or of all rows if their subwords are unknown."""
         import torch
 
         if not self.words:
             return []
         _, new_words = self._extended_vocabulary
         unk_id = self.folder.tokenizer.unk_id
-        known_subwords = {word: [i for i in subword_ids if i != unk_id] for word, subword_ids in new_words.items()}
+        known_subwords = [[token_id for token_id in ids if token_id != unk_id] for ids in new_words.values()]
         # New words belong to the rarest cluster of an adaptive softmax; its tensors may lack rows of subwords.
-        cluster_ids = {
-            int(match[1]) for name in saved if (match := re.match(r"heads\.next\.softmax\.groups\.(\d+)", name))
-        }
+        cluster_matches = (re.match(r"heads\.next\.softmax\.groups\.(\d+)", name) for name in saved)
+        cluster_ids = {int(match[1]) for match in cluster_matches if match}
         rarest_cluster = f"heads.next.softmax.groups.{max(cluster_ids, default=0)}.scores"
         cluster_tensors = [f"{rarest_cluster}.{part}" for part in ("weight", "bias")] if cluster_ids else []
         for name in (*TOKEN_TENSORS, *(cluster_tensors or OUTPUT_TENSORS)):
             if name in saved and new_words:
                 table, uses_subwords = saved[name].float(), name not in cluster_tensors
                 mean = table.mean(0)
-                rows = [
-                    table[subword_ids].mean(0) if subword_ids and uses_subwords else mean
-                    for subword_ids in known_subwords.values()
-                ]
+                rows = [table[ids].mean(0) if ids and uses_subwords else mean for ids in known_subwords]
                 saved[name] = torch.cat((table, torch.stack(rows)))
         shown_words = ", ".join(list(new_words)[:5]) + (" …" if len(new_words) > 5 else "")
-        num_unseen = sum(not subword_ids for subword_ids in known_subwords.values())
-        message = f"{len(new_words):,} of {len(self.words):,} words were added to the vocabulary ({shown_words})"
-        return [
-            f"{message}; their vectors begin as the mean of their pieces', or of all ({num_unseen:,} had been unknown)"
-        ]
+        num_unseen = sum(not ids for ids in known_subwords)
+        message = f"{len(new_words):,} of {len(self.words):,} words were added to the vocabulary ({shown_words}); "
+        message += f"their vectors begin as the mean of their pieces', or of all ({num_unseen:,} had been unknown)"
+        return [message]
 
 
 def init_from(run: PathLike | None, add_words: PathLike | None) -> InitFrom | None:
-    """The run to start from, by the options of the command line or of Python."""
+    """The run to initialize from, as named by options of the command line or of Python."""
     if run is not None:
         return InitFrom.for_run(run, add_words)
     if add_words is not None:
@@ -229,8 +223,8 @@ def pretrained_rows(folder: RunFolder, tokenizer: Tokenizer, seed: int) -> tuple
     """The word vectors of a run as initial tensors for a tokenizer that may have more words, and (V,) which had one.
 
     A word without a vector, also in lowercase or composed of n-grams, is initialized randomly with the mean and the
-    standard deviation of all; special tokens with the mean. If the run was adapted before, its other tensors are taken
-    too. One-hot vectors are as wide as the vocabulary and do not fit: then all rows are initialized randomly.
+    standard deviation of all vectors; special tokens with the mean. The other tensors of an adapted run are included.
+    One-hot vectors are as wide as the vocabulary and do not fit: then all rows are initialized randomly.
     """
     import torch
 
@@ -246,10 +240,9 @@ def pretrained_rows(folder: RunFolder, tokenizer: Tokenizer, seed: int) -> tuple
     matrix = np.random.default_rng(seed).normal(mean, std, (tokenizer.vocab_size, len(mean))).astype(np.float32)
     matrix[list(tokenizer.special_ids)], has_vector = mean, np.zeros(tokenizer.vocab_size, bool)
     for token_id, token in enumerate(tokenizer.vocabulary()):
-        vector = (
-            None if token_id in tokenizer.special_ids and token not in word_vectors.rows else word_vectors.vector(token)
-        )
-        if vector is not None:
+        if token_id in tokenizer.special_ids and token not in word_vectors.rows:
+            continue
+        if (vector := word_vectors.vector(token)) is not None:
             matrix[token_id], has_vector[token_id] = vector, True
     return tensors | {TOKEN_TABLE_TENSOR: torch.from_numpy(matrix)}, has_vector
 
@@ -257,7 +250,7 @@ def pretrained_rows(folder: RunFolder, tokenizer: Tokenizer, seed: int) -> tuple
 # --- Coverage of the examples by pre-trained vectors ---
 
 MAX_SHOWN_WORDS = 5  # words without a vector that a note names
-MAX_SEARCHED_TEXTS = 1000  # texts in which examples of unknown words are searched
+MAX_SEARCHED_TEXTS = 1000  # texts in which unknown words are searched for this note
 
 
 def vector_coverage(
@@ -265,8 +258,8 @@ def vector_coverage(
 ) -> tuple[dict[str, Any], list[str]]:
     """Words of the examples without a pre-trained vector, as an entry of run.json, and a note on them, if any.
 
-    `tokens` are those of the texts; `has_vector` is by token id. Words are counted with repetition: those `begun` have
-    a row of their own that is initialized randomly, and those `unknown` share the row of the unknown token.
+    `tokens` are those of the texts; `has_vector` is by token id. Words are counted with repetition: `begun` ones have
+    a randomly initialized row each, and `unknown` ones share the row of the unknown token.
     """
     counts = np.bincount(tokens, minlength=tokenizer.vocab_size)
     num_unknown = 0 if tokenizer.unk_id is None else int(counts[tokenizer.unk_id])
@@ -283,7 +276,7 @@ def vector_coverage(
     causes = ((num_random, "begin with one by chance"), (num_unknown, "are one unknown word"))
     cause_text = ", ".join(f"{count:,} {cause}" for count, cause in causes if count)
     examples = f", such as {', '.join(example_words)}" if example_words else ""
-    summary = f"{(num_random + num_unknown) / num_words:.1%} of the words of the training examples"
-    return entry, [
-        f"{summary} ({num_random + num_unknown:,} of {num_words:,}{examples}) have no vector in the run: {cause_text}"
-    ]
+    num_missing = num_random + num_unknown
+    summary = f"{num_missing / num_words:.1%} of the words of the training examples"
+    counts_text = f"{num_missing:,} of {num_words:,}{examples}"
+    return entry, [f"{summary} ({counts_text}) have no vector in the run: {cause_text}"]

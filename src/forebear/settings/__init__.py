@@ -1,1 +1,1 @@
-"""Units of settings: durations, counts and bytes as people write them."""
+"""Units of settings: durations, counts and bytes as text."""

@@ -8,8 +8,8 @@ from decimal import Decimal
 
 from forebear.errors import InputError
 
-SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
-ZEROS = {"": 0, "k": 3, "m": 6, "g": 9, "b": 9, "t": 12}
+SECONDS_PER_UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
+DECIMAL_EXPONENTS = {"": 0, "k": 3, "m": 6, "g": 9, "b": 9, "t": 12}
 
 
 def parse_duration(text: str | float) -> float:
@@ -20,13 +20,13 @@ def parse_duration(text: str | float) -> float:
     parts = re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", text)
     if not parts or "".join(number + unit for number, unit in parts) != text.replace(" ", ""):
         raise InputError(f"{text!r} is no duration", hint="write it as 30s, 5m, 2h or 1h30m")
-    return sum(float(number) * SECONDS[unit] for number, unit in parts)
+    return sum(float(number) * SECONDS_PER_UNIT[unit] for number, unit in parts)
 
 
 def parse_count(text: str | float, name: str = "the number") -> int:
     """A whole number, written as 4096, 4_096, 200k, 1.5M or 2G; `name` is the setting's, for the message."""
     match = re.fullmatch(r"(-?\d[\d_]*(?:\.\d+)?(?:e\d\d?)?)([kmgbt]?)", str(text).strip().lower())
-    number = Decimal(match[1].replace("_", "")).scaleb(ZEROS[match[2]]) if match else Decimal("0.5")
+    number = Decimal(match[1].replace("_", "")).scaleb(DECIMAL_EXPONENTS[match[2]]) if match else Decimal("0.5")
     if number != int(number):
         flag = f"--{name.replace('_', '-')}" if " " not in name else name
         raise InputError(f"{flag} is {text!r}", hint="write a whole number as 4096, 200k, 1.5M or 2G")

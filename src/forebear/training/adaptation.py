@@ -21,21 +21,21 @@ MAX_POOLED_TASK_ENCODERS = ("convolution", "recurrent")  # task encoders with ma
 class Adaptation:
     """How a pre-trained model is adapted to a task.
 
-    how            finetune: train all weights; freeze: keep the lower layers; features: keep the whole encoder and
-                   train a head on a learned mixture of all its layers (as ELMo does)
-    freeze_layers  with freeze: number of frozen layers, beside the embedding; None: half of them
-    layer_decay    learning rate of each layer, as a fraction of that of the layer above it
+    how            finetune: train all weights; freeze: freeze the lower layers; features: freeze the whole encoder
+                   and train a head on a learned mixture of all its layers (scalar mix, as ELMo does)
+    freeze_layers  with freeze: number of frozen layers, besides the embedding; None: half of them
+    layer_decay    layer-wise learning-rate decay: learning rate of a layer, relative to the layer above it
     read           pooling: first, last, mean or max; None: as in the model's paper, or the mean with features
-    language       weight of the auxiliary language-model loss, for encoders that predict the next token (GPT)
+    language       weight of the auxiliary language-model loss (lm_weight), for causal encoders (GPT)
     dropout        dropout of the heads
-    balanced       class weights that balance the labels
+    balanced       whether class weights balance the labels
     reader         task encoder above word vectors, if nothing else was pre-trained; it is trained from scratch.
-                   With freeze the vectors stay as they are; with features the head reads their mean, and for
-                   two texts how much each word differs from similar ones in the other
+                   With freeze the vectors are frozen; with features the head reads their mean and, for text
+                   pairs, how much each word differs from similar words in the other text
     reader_width   hidden size of the task encoder; None: that of the vectors
     reader_dropout dropout of its input vectors
-    mixture        where the learned mixture of a recurrent encoder's layers enters: "before" the task encoder, next to
-                   the word vectors ([x; ELMo]), "after" it, next to its output, or "both"
+    mixture        where the scalar mix of a recurrent encoder's layers is concatenated: "before" the task encoder, to
+                   the word vectors ([x; ELMo]), "after" it, to its output, or "both"
     mixture_norm   normalize the layers before they are mixed
     """
 
@@ -115,8 +115,8 @@ class Adaptation:
             raise InputError(f"its layers are {width_list} numbers wide: they cannot be mixed", hint=hint)
         default_pooling = "max" if self.reader in MAX_POOLED_TASK_ENCODERS else input_format.pooling
         pooling = self.read or ("mean" if features else default_pooling)
-        encoder_sizes, is_dense = (encoder.width, encoder.depth), pooling != "last"
-        head_spec = HeadSpec(*encoder_sizes, pooling, is_dense, features, self.dropout, label_weights)
+        is_dense, dropout = pooling != "last", self.dropout
+        head_spec = HeadSpec(encoder.width, encoder.depth, pooling, is_dense, features, dropout, label_weights)
         heads = task.build_heads(head_spec)
         if self.language:
             heads["next"] = pretrained.heads["next"]
@@ -142,7 +142,7 @@ class Adaptation:
         return frozen
 
     def lr_scales(self, model: Model) -> dict[str, float]:
-        """Learning-rate scale by parameter name: smaller in lower layers."""
+        """Factors of the learning rate by parameter name, smaller in lower layers (layer-wise learning-rate decay)."""
         if self.layer_decay == 1:
             return {}
         encoder = model.encoder
@@ -151,5 +151,5 @@ class Adaptation:
             for parameter in encoder.lower_parameters(layer):
                 layer_of.setdefault(id(parameter), layer)
         top = encoder.depth + 1
-        heights = {name: layer_of.get(id(parameter), top) for name, parameter in model.named_parameters()}
-        return {name: self.layer_decay ** (top - height) for name, height in heights.items()}
+        layers = {name: layer_of.get(id(parameter), top) for name, parameter in model.named_parameters()}
+        return {name: self.layer_decay ** (top - layer) for name, layer in layers.items()}

@@ -34,16 +34,16 @@ def learner_for(
     initial_tensors: Mapping[str, Any] | None = None,
 ) -> Learner:
     """The learner that pre-trains this model, from random weights or from `initial_tensors`."""
-    network = spec.build(tokenizer)
+    model = spec.build(tokenizer)
     if spec.counts_again:
-        return EMLearner(network, recipe)
+        return EMLearner(model, recipe)
     if spec.learning == "counting":
-        return CountingLearner(network, recipe)
+        return CountingLearner(model, recipe)
     if spec.learning == "sweeping":
-        return EmbeddingLearner(network, recipe, initial_tensors)
+        return EmbeddingLearner(model, recipe, initial_tensors)
     from forebear.training.gradient_learner import GradientLearner, choose_device
 
-    return GradientLearner(network, recipe, choose_device(recipe), initial_tensors)
+    return GradientLearner(model, recipe, choose_device(recipe), initial_tensors)
 
 
 POOLER_PREFIX = "heads.pair.pool."  # BERT's pooler of [CLS], which initializes that of task heads
@@ -62,8 +62,9 @@ def task_learner(
     """The learner of a task; `pretrained` are the tensors of the pre-trained run."""
     if spec.learning == "counting":
         model = build_linear_model(spec, tokenizer, task, adaptation)
-        is_full_batch = uses_full_batch(spec, task)
-        return CRFLearner(model, recipe) if is_full_batch else LinearLearner(model, recipe, label_weights)
+        if uses_full_batch(spec, task):
+            return CRFLearner(model, recipe)
+        return LinearLearner(model, recipe, label_weights)
     from forebear.training.gradient_learner import GradientLearner, choose_device
 
     model = build_task_model(spec, tokenizer, task, adaptation, label_weights)
@@ -89,7 +90,7 @@ def build_task_model(
 
 
 def select_pretrained_tensors(pretrained: Mapping[str, Tensor], model: Any) -> dict[str, Tensor]:
-    """The tensors of a pre-trained run that fit the parameters of this model, under their names there."""
+    """The tensors of a pre-trained run that fit the parameters of this model, renamed to those."""
     shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
     candidates = {name: tensor for name, tensor in pretrained.items() if name.startswith("encoder.")}
     inner_tensors = {name.replace("encoder.", "encoder.inner.", 1): tensor for name, tensor in candidates.items()}
@@ -103,7 +104,7 @@ def select_pretrained_tensors(pretrained: Mapping[str, Tensor], model: Any) -> d
 
 
 def build_linear_model(spec: ModelSpec, tokenizer: Tokenizer, task: Task, adaptation: Adaptation) -> Any:
-    """The linear model over n-gram features that stands for counting models; for tagging, the model's own tagger."""
+    """The linear model over n-gram features that a counting model becomes for a task; for tagging, its own tagger."""
     if spec.learns_tags and isinstance(task, SequenceTagging):
         return spec.build_tagger(tokenizer, task.transitions)
     from forebear.data.unicode import word_shapes
@@ -123,7 +124,7 @@ def build_linear_model(spec: ModelSpec, tokenizer: Tokenizer, task: Task, adapta
 
 
 def balanced_label_weights(task: Task, examples: Sequence[Any]) -> tuple[float, ...] | None:
-    """Class weights that balance the labels; None for tasks without labels."""
+    """The class weights that balance the labels; None for tasks without labels."""
     labels = task.labels
     if not labels:
         return None

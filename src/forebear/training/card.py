@@ -10,11 +10,8 @@ from forebear.registry import LINEAGE, model_spec
 from forebear.training.run_folder import CARD_FILE, RunFolder
 from forebear.training.settings import GRADIENT_SETTINGS
 
-PSEUDO_METRICS = (
-    "bits",
-    "perplexity",
-    "nats",
-)  # prefixes of metrics that are pseudo-likelihoods in bidirectional models
+# Prefixes of metrics that are pseudo-likelihoods in bidirectional models.
+PSEUDO_METRICS = ("bits", "perplexity", "nats")
 
 
 def write_card(run: RunFolder) -> None:
@@ -26,12 +23,12 @@ def render_card(metadata: Mapping[str, Any]) -> str:
     entry = LINEAGE[metadata["milestone"]]
     unused_fields = model_spec(metadata["milestone"])(**metadata["fields"]).unused_fields
     fields = {name: value for name, value in metadata["fields"].items() if name not in unused_fields}
-    training = _metric_rows(metadata) | {"seconds of training": metadata.get("seconds"), "steps": metadata.get("step")}
+    results = _metric_rows(metadata) | {"seconds of training": metadata.get("seconds"), "steps": metadata.get("step")}
     sections = [
         f"# {entry.title} · {metadata['name']}",
         f"{entry.authors}, {entry.year}: {entry.idea}.",
         "## How well it does" if "task" in metadata else "## How well it predicts",
-        _table(training),
+        _table(results),
         "## What it is",
         _table({"size": metadata.get("size"), **fields, "parameters": metadata.get("parameters")}),
     ]
@@ -43,8 +40,10 @@ def render_card(metadata: Mapping[str, Any]) -> str:
         rows = {}
         for name, value in quantization.items():
             label = name.replace("_", " ")
-            values = value if isinstance(value, Mapping) else {"": value}
-            rows |= {f"{label}, {value_name}" if value_name else label: metric for value_name, metric in values.items()}
+            if isinstance(value, Mapping):
+                rows |= {f"{label}, {value_name}": metric for value_name, metric in value.items()}
+            else:
+                rows[label] = value
         sections += ["## What its small integers cost", _table({**rows, "made of": metadata.get("parent")})]
     sections += [
         "## What it was made from",

@@ -1,4 +1,4 @@
-"""Checkpoints of a run: written to a temporary folder, synced, hashed, then renamed; verified when read."""
+"""Checkpoints of a run: written to a temporary folder, synced, hashed and renamed into place; verified when read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATE_FILE, MANIFEST_FILE = "state.json", "manifest.json"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One checkpoint: a folder named by its step, with the learner's files, the state of the loop, and a manifest."""
+    """A checkpoint: a folder named by its step, with the learner's files, the state of the loop, and a manifest."""
 
     folder: Path
 
@@ -31,7 +31,7 @@ class Checkpoint:
         return json.loads((self.folder / STATE_FILE).read_text())
 
     def find_corruption(self) -> str | None:
-        """The first corrupt or missing file, in words; None if every checksum matches."""
+        """A message on the first corrupt or missing file; None if every checksum matches."""
         try:
             entries = json.loads((self.folder / MANIFEST_FILE).read_text())["files"]
             for name, entry in entries.items():
@@ -54,7 +54,7 @@ class CheckpointStore:
     folder: Path
 
     def list_all(self) -> list[Checkpoint]:
-        """The oldest first, unverified."""
+        """All checkpoints, oldest first, unverified."""
         if not self.folder.is_dir():
             return []
         checkpoints = [Checkpoint(item) for item in self.folder.iterdir() if item.name.isdigit() and item.is_dir()]
@@ -70,7 +70,7 @@ class CheckpointStore:
         return None, errors
 
     def newest_valid(self) -> tuple[Checkpoint | None, list[str]]:
-        """The newest valid checkpoint, and notes on newer ones; an error if there are checkpoints but none is valid."""
+        """The newest valid checkpoint, and notes on newer ones. Raise ForebearError if there are only corrupt ones."""
         checkpoint, errors = self.newest_valid_and_errors()
         if checkpoint is not None:
             return checkpoint, [f"{error}: fell back to step {checkpoint.step:,}" for error in errors]
@@ -81,7 +81,7 @@ class CheckpointStore:
         return None, []
 
     def save(self, step: int, state: dict[str, Any], write_tensors: Callable[[Path], None]) -> Checkpoint:
-        """Writes a new checkpoint atomically; a valid one of the same step is kept."""
+        """Write a checkpoint to a temporary folder and rename it into place; a valid one of the same step is kept."""
         temp_folder = self.folder / f".{step}.tmp"
         checkpoint = Checkpoint(self.folder / f"{step:08d}")
         self.clean_up()
@@ -108,14 +108,14 @@ class CheckpointStore:
         return checkpoint
 
     def clean_up(self) -> None:
-        """Removes leftovers of a killed save."""
+        """Remove leftovers of a killed save."""
         if self.folder.is_dir():
             for leftover in self.folder.iterdir():
                 if leftover.name.startswith(".") and leftover.name.endswith((".tmp", ".old")):
                     shutil.rmtree(leftover, ignore_errors=True)
 
     def quarantine(self, step: int) -> None:
-        """Renames checkpoints newer than this step, which were found corrupt, so that they are not used."""
+        """Rename checkpoints newer than this step, which are corrupt, so that they are not used."""
         for checkpoint in self.list_all():
             if checkpoint.step > step:
                 target = checkpoint.folder.with_name(f"{checkpoint.folder.name}.damaged")
@@ -123,21 +123,22 @@ class CheckpointStore:
                 checkpoint.folder.rename(target)
 
     def prune(self, keep: int, protected_steps: set[int]) -> None:
-        """Removes all but the newest `keep` and those of `protected_steps`, and leftovers of a killed save."""
+        """Remove all but the newest `keep` and those of `protected_steps`, and leftovers of a killed save."""
         for checkpoint in self.list_all()[:-keep]:
             if checkpoint.step not in protected_steps:
-                # Renamed in one step: an incomplete folder never has a checkpoint's name.
+                # Renamed before it is deleted: an incomplete folder never has a checkpoint's name.
                 checkpoint.folder.rename(self.folder / f".{checkpoint.step}.old")
         self.clean_up()
 
 
 def call_with_os_errors(write: Callable[[Path], None], folder: Path) -> None:
-    """Calls `write` with the folder; system errors that safetensors wraps, such as a full disk, become `OSError`."""
+    """Call `write` with the folder; system errors that safetensors wraps, such as a full disk, become `OSError`."""
     from safetensors import SafetensorError
 
     try:
         write(folder)
     except SafetensorError as error:
-        if code := re.search(r"os error (\d+)", str(error)):
-            raise OSError(int(code[1]), os.strerror(int(code[1])), str(folder)) from error
+        if match := re.search(r"os error (\d+)", str(error)):
+            code = int(match[1])
+            raise OSError(code, os.strerror(code), str(folder)) from error
         raise

@@ -32,7 +32,7 @@ def create_run(
     """Create a run atomically, in a folder that is empty or does not exist.
 
     `model` is its name in the registry. `tensors` returns the weights, all as NumPy arrays or all as torch tensors.
-    `extra_metadata` are entries of run.json in addition to the usual ones.
+    `extra_metadata` are further entries of run.json.
     """
     with explain_disk_errors(target), new_folder(target) as folder:
         weights, weights_file = dict(tensors()), folder / WEIGHTS_FILE

@@ -13,16 +13,16 @@ from forebear.data.corpus.parallel import ParallelCorpus
 from forebear.data.corpus.subset import Subset, concat_ranges
 from forebear.errors import ForebearError
 
-MAX_UNKNOWN_RATE = 0.2  # above this a vocabulary does not fit its text
-MAX_SLASH_RATE = 0.1  # share of "/" among the tokens of ordinary text
-SLASH_SAMPLE_TOKENS = 100_000  # first tokens, in which "/" is counted
-MAX_DUPLICATE_RATE = 0.2  # a larger share of duplicate documents is warned about
+MAX_UNKNOWN_RATE = 0.2  # of tokens; above it the vocabulary does not fit the text
+MAX_SLASH_RATE = 0.1  # of "/" among the tokens of ordinary text
+SLASH_SAMPLE_TOKENS = 100_000  # number of first tokens in which "/" is counted
+MAX_DUPLICATE_RATE = 0.2  # of documents; a higher rate causes a warning
 FREQUENCY_SAMPLE_TOKENS = 4_000_000  # approximate size of the sample in which tokens are counted
 EXPLODING_FACTOR = 100  # times the clipping norm; smaller gradients occur in every training
-DIVERGENCE_FACTOR = 4  # times the loss of untrained vectors: no overfitting comes near it
-RUINED_LOSS_FACTOR = 3  # times the unigram loss, at the end: only a learning rate too high leads there
-LATE_FACTOR = 1.2  # times the time budget: a longer run is warned about
-DOCUMENTS_PER_BLOCK = 1_000  # documents whose tokens are counted at once
+DIVERGENCE_FACTOR = 4  # times the loss of untrained vectors: more than overfitting can cause
+RUINED_LOSS_FACTOR = 3  # times the unigram loss at the end: the learning rate was far too high
+LATE_FACTOR = 1.2  # times the time budget: a longer run causes a warning
+DOCUMENTS_PER_BLOCK = 1_000  # documents whose tokens are counted together
 
 
 class NonFiniteLossError(ForebearError):
@@ -30,7 +30,7 @@ class NonFiniteLossError(ForebearError):
 
 
 def text_warnings(corpus: Corpus | ParallelCorpus, min_count: int | None = None) -> Iterator[str]:
-    """Warnings before the first step; words below a `min_count` are unknown on purpose."""
+    """Warnings about the text before the first step; words below `min_count` are unknown on purpose."""
     unknown_rate = corpus.metadata["counts"]["unknown"] / max(1, len(corpus))
     if unknown_rate == 1:
         hint = "choose a tokenizer made for this language, or have one learned (--tokenizer bytepair)"
@@ -54,20 +54,20 @@ def text_warnings(corpus: Corpus | ParallelCorpus, min_count: int | None = None)
 
 
 def unigram_entropy(train: Subset, held_out: Subset, vocab_size: int, eos_id: int, unk_id: int | None = None) -> float:
-    """Nats per held-out token of a unigram model of the training text: a baseline that any model must soon beat.
+    """Loss per held-out token, in nats, of a unigram model of the training text: the baseline of language models.
 
-    If the training text has no unknown words, as many are expected as there are words that occur once (Good–Turing).
+    If the training text has no unknown words, their count is estimated as that of words that occur once (Good–Turing).
     """
-    counts = _frequencies(train, vocab_size, eos_id)
+    counts = _token_counts(train, vocab_size, eos_id)
     if unk_id is not None and not counts[unk_id]:
         counts[unk_id] = np.count_nonzero(counts == 1)
     counts += 1.0  # add-one smoothing
-    held_out_counts = _frequencies(held_out, vocab_size, eos_id)
+    held_out_counts = _token_counts(held_out, vocab_size, eos_id)
     return float(-(held_out_counts * np.log(counts / counts.sum())).sum() / held_out_counts.sum())
 
 
-def _frequencies(subset: Subset, vocab_size: int, eos_id: int) -> np.ndarray:
-    """Token frequencies, from a sample of a large text, with an end-of-text token for each document."""
+def _token_counts(subset: Subset, vocab_size: int, eos_id: int) -> np.ndarray:
+    """Token counts, of a sample if the text is large, with an end-of-text token for each document."""
     counts = np.zeros(vocab_size)
     for start in range(0, len(subset), DOCUMENTS_PER_BLOCK):
         spans = subset.spans[start : start + DOCUMENTS_PER_BLOCK]
@@ -82,7 +82,7 @@ def _frequencies(subset: Subset, vocab_size: int, eos_id: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Checks of the training loop; a warning is emitted as a kind and a message."""
+    """Checks of the training loop; `emit` receives the kind and the message of each warning."""
 
     unigram_loss: float | None  # of held-out text; None without next-token targets
     warmup: int
@@ -95,12 +95,12 @@ class Diagnostics:
             raise self._divergence(f"the loss is {loss} at step {step:,}, with a rate of {rate:.2g}", rate)
 
     def _divergence(self, message: str, rate: float) -> NonFiniteLossError:
-        """Suggests a third of the learning rate, or the default if this one is far above it."""
+        """The error, which suggests a third of the learning rate, or the default if this one is far above it."""
         lower = self.typical_lr if self.typical_lr is not None and rate > 3 * self.typical_lr else rate / 3
         return NonFiniteLossError(message, hint=f"a lower rate: --rate {lower:.2g} --overwrite")
 
     def check_vectors(self, step: int, loss: float, untrained_loss: float | None, rate: float) -> None:
-        """`untrained_loss` is the loss of untrained word vectors, where known."""
+        """`untrained_loss` is the loss of untrained word vectors, if known."""
         if untrained_loss is None or not loss > untrained_loss:
             return
         if loss > DIVERGENCE_FACTOR * untrained_loss:
@@ -133,7 +133,7 @@ class Diagnostics:
             )
 
     def check_end(self, loss: float, seconds: float, time_budget: float | None, *, is_counting: bool = False) -> None:
-        """`loss` is the final held-out loss; `is_counting`: the text was counted, not learned by descent."""
+        """`loss` is the final held-out loss; `is_counting` is for count-based models."""
         if self.unigram_loss is not None and loss > self.unigram_loss:
             hint = "give it more text, or another --smoothing" if is_counting else "give it more time, or more text"
             if loss > RUINED_LOSS_FACTOR * self.unigram_loss and not is_counting:

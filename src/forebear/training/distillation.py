@@ -23,7 +23,7 @@ from forebear.nn.transformer import Transformer, TransformerBlock
 from forebear.training.distillation_targets import DistillationConfig
 from forebear.training.gradient_learner import GradientLearner
 
-PROJECTION_FILE = "projected.safetensors"  # projections between layers of unequal size, for training only
+PROJECTION_FILE = "projected.safetensors"  # projections between layers of different sizes, for training only
 MIN_LOGIT = -1e4  # in place of -inf, so that differences stay finite
 
 
@@ -32,13 +32,13 @@ MIN_LOGIT = -1e4  # in place of -inf, so that differences stay finite
 
 @dataclass(frozen=True)
 class StudentStates(States):
-    """A student's states, and its teacher's for the same rows."""
+    """A student's states, and its teacher's for the same sequences."""
 
     teacher: States = field(kw_only=True)
 
 
 class LogitDistillation(nn.Module):
-    """Compares a task head with the teacher's logits, which are the target."""
+    """The distillation loss of a task head; the target is the teacher's logits."""
 
     def __init__(self, head: nn.Module, temperature: float) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class LogitDistillation(nn.Module):
             logits = head.choose(head.dropout(head.vectors_at(states, positions))).float()
         elif isinstance(head, LabelHead):
             logits = head(states)[positions]
-        else:  # a softmax over the tokens of a row, or over the rows of an example
+        else:  # a softmax over the tokens of a sequence, or over the sequences of an example
             example_ids: Any = states.groups
             sizes = states.lengths if isinstance(head, PointerHead) else tuple(torch.bincount(example_ids).tolist())
             logits = pad_scores(head(states), sizes)[positions]
@@ -77,7 +77,7 @@ class LogitDistillation(nn.Module):
             (scores.clamp_min(MIN_LOGIT) / self.temperature).log_softmax(1) for scores in (logits, teacher_logits)
         )
         divergence = functional.kl_div(student_log_probs, teacher_log_probs, reduction="sum", log_target=True)
-        return self.temperature**2 * divergence  # which keeps the size of gradients
+        return self.temperature**2 * divergence  # T² keeps the size of gradients
 
 
 def _supervised_rows(target: Tensor) -> Tensor:
@@ -85,7 +85,7 @@ def _supervised_rows(target: Tensor) -> Tensor:
 
 
 class TokenDistillation(nn.Module):
-    """Cross-entropy and distillation loss of tokens in one: with large vocabularies, logits are computed only once."""
+    """Cross-entropy and distillation loss of tokens in one, which computes the logits of large vocabularies once."""
 
     def __init__(self, head: LMHead, teacher_head: LMHead, config: DistillationConfig) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ def mixed_cross_entropy(
     teacher_output: tuple[Tensor, Tensor, Tensor | None],
     config: DistillationConfig,
 ) -> Tensor:
-    """Σ (1 − share) · −log q[target] + share · T² · KL(p_T ‖ q_T) over the (N, D) vectors x; weight is (V, D).
+    """Σ (1 − α) · −log q[target] + α · T² · KL(p_T ‖ q_T) over the (N, D) vectors x; weight is (V, D), α config.share.
 
     `teacher_output` are the states, the weight and the bias that give the teacher's logits. Logits of both are computed
     once, for a slice of the rows at a time.
@@ -128,14 +128,14 @@ def mixed_cross_entropy(
 class _TokenDistillationFunction(torch.autograd.Function):
     """Computes gradients in the forward pass, slice by slice, and scales them in the backward pass.
 
-    The gradient by the student's logits is (1 − share) · (q − [target]) + share · T · (q_T − p_T).
+    The gradient with respect to the student's logits is (1 − α) · (q − [target]) + α · T · (q_T − p_T).
     """
 
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, *teacher_inputs: Any
     ) -> Tensor:
-        teacher_x, teacher_weight, teacher_bias, temperature, share = teacher_inputs
+        teacher_x, teacher_weight, teacher_bias, temperature, alpha = teacher_inputs
         device_type = x.device.type
         dtype = torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else x.dtype
         ctx.dtypes = x.dtype, weight.dtype
@@ -149,14 +149,14 @@ class _TokenDistillationFunction(torch.autograd.Function):
                 log_p = _scores(teacher_x[row_slice], teacher_weight, teacher_bias).div_(temperature).log_softmax(1)
                 log_q = (scores / temperature).log_softmax(1)
                 p = log_p.exp()
-                loss += share * temperature**2 * log_p.sub_(log_q).mul_(p).sum()
-                score_gradient = log_q.exp_().sub_(p).mul_(share * temperature)
-                if share < 1:
+                loss += alpha * temperature**2 * log_p.sub_(log_q).mul_(p).sum()
+                score_gradient = log_q.exp_().sub_(p).mul_(alpha * temperature)
+                if alpha < 1:
                     log_q = scores.log_softmax(1)
                     target_column = target[row_slice, None]
-                    loss -= (1 - share) * log_q.gather(1, target_column).sum()
+                    loss -= (1 - alpha) * log_q.gather(1, target_column).sum()
                     q = log_q.exp_().scatter_add_(1, target_column, log_q.new_full(target_column.shape, -1.0))
-                    score_gradient.add_(q, alpha=1 - share)
+                    score_gradient.add_(q, alpha=1 - alpha)
                 bias_gradient += score_gradient.sum(0) if bias is not None else 0.0
                 cast_gradient = score_gradient.to(dtype)
                 x_gradient[row_slice] = cast_gradient @ weight
@@ -180,9 +180,9 @@ def _scores(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 # --- Layer distillation ---
 
 
-def matching_teacher_layers(student: int, teacher: int) -> list[int]:
-    """The teacher's layer, from 1, that each of the student's matches: evenly spaced, the last with the last."""
-    return [(2 * layer * teacher + student) // (2 * student) for layer in range(1, student + 1)]
+def matching_teacher_layers(student_depth: int, teacher_depth: int) -> list[int]:
+    """The teacher's layer, from 1, that each layer of the student matches: evenly spaced, the last with the last."""
+    return [(2 * layer * teacher_depth + student_depth) // (2 * student_depth) for layer in range(1, student_depth + 1)]
 
 
 class _LayerDistillation(nn.Module):
@@ -237,7 +237,7 @@ class AttentionDistillation(_LayerDistillation):
 
 
 def layer_distillations(config: DistillationConfig, student: Encoder, teacher: Encoder) -> dict[str, nn.Module]:
-    """The layer losses of a configuration; an error if the encoders do not match."""
+    """The layer losses of a configuration. Raise InputError if the encoders do not match."""
     losses: dict[str, nn.Module] = {}
     if config.hidden:
         losses["hidden"] = HiddenStateDistillation(student, teacher)
@@ -258,7 +258,7 @@ def layer_distillations(config: DistillationConfig, student: Encoder, teacher: E
 
 
 class StudentModel(Model):
-    """A network with extra heads for distillation; only its own heads are saved and predict."""
+    """A network with extra heads for distillation, which are not saved and do not predict."""
 
     def __init__(self, model: Model, extra_heads: Mapping[str, nn.Module], teacher: Model | None) -> None:
         super().__init__(model.encoder, {**model.heads, **extra_heads})
@@ -282,7 +282,7 @@ class StudentModel(Model):
         return super().logits(inputs, [name for name in self.student_head_names if heads is None or name in heads])
 
     def tensors(self, *, extra: bool = False) -> StateDict:
-        """The weights of the network, or of the extra heads."""
+        """The weights without the extra heads, or only theirs."""
         return {name: tensor for name, tensor in super().tensors().items() if self._is_extra(name) == extra}
 
     def load(self, tensors: Mapping[str, Tensor], *, file: str | None = None) -> Model:
@@ -318,12 +318,10 @@ def inherit_layers(teacher_tensors: Mapping[str, Tensor], student: Model, depths
     A student with a shorter context takes the first positions.
     """
     teacher_layers, inherited = matching_teacher_layers(*depths), {}
+    has_blocks = "encoder.blocks.1.attention.output.weight" in teacher_tensors  # else all layers share one block
     for name, parameter in student.named_parameters():
-        layer_match = re.match(r"encoder\.blocks\.(\d+)\.", name)
-        teacher_name = name
-        if (
-            layer_match and "encoder.blocks.1.attention.output.weight" in teacher_tensors
-        ):  # else all layers share one block
+        teacher_name, layer_match = name, re.match(r"encoder\.blocks\.(\d+)\.", name)
+        if layer_match and has_blocks:
             teacher_name = f"encoder.blocks.{teacher_layers[int(layer_match[1])] - 1}.{name[layer_match.end() :]}"
         tensor = teacher_tensors.get(teacher_name)
         if tensor is not None and name == "encoder.embedding.position.weight":

@@ -1,4 +1,4 @@
-"""Soft targets of a teacher (Hinton et al. 2015): distillation settings, objective and targets; loads no torch."""
+"""Soft targets of a teacher (Hinton et al. 2015): settings and objective of distillation, the teacher's logits."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from forebear.tasks.task import ProgressFn, Task, predict_logits
 from forebear.tasks.task_batches import ExampleRows
 
 TEACHER_SUFFIX = "_taught"  # of the names of targets that are the teacher's logits
-MIN_PROBABILITY = 1e-30  # its logarithm is finite in single precision
+MIN_PROBABILITY = 1e-30  # with a finite logarithm in float32
 
 
 @dataclass(frozen=True)
 class DistillationConfig:
     """Weights of the distillation losses.
 
-    temperature  divides the logits of teacher and student: at higher ones small probabilities matter more
-    share        weight of the distillation loss, times temperature²; the rest is that of the labels
-    hidden       weight of the squared difference of hidden states, added to these
-    attention    weight of the divergence of attention maps, added to these
+    temperature  divisor of the logits of teacher and student: at high ones small probabilities matter more
+    share        weight α of the distillation loss, times temperature²; the loss of the labels has 1 - α
+    hidden       weight of the squared difference of hidden states, added to these losses
+    attention    weight of the divergence of attention maps, added to these losses
     """
 
     temperature: float = 2.0
@@ -51,16 +51,16 @@ class DistillationConfig:
         return {name: weight for name, weight in asdict(self).items() if name in ("hidden", "attention") and weight}
 
     def without_distillation(self) -> DistillationConfig:
-        """The same without distillation: all weights are 0."""
+        """A copy with all weights 0."""
         return replace(self, share=0.0, hidden=0.0, attention=0.0)
 
 
 @dataclass(frozen=True, eq=False)
 class DistillationObjective:
-    """Another objective with targets of the teacher in training; held-out batches have the labels alone.
+    """An objective with targets for distillation in training batches; held-out batches have only the labels.
 
     train_source   the training source; other sources are held out
-    mixed_targets  targets whose labels and teacher outputs are one loss, under a name of its own
+    mixed_targets  targets trained by one mixed loss (labels and teacher), renamed with TEACHER_SUFFIX
     layer_targets  layer losses, computed at every token
     weights        weights of targets
     """
@@ -83,6 +83,7 @@ class DistillationObjective:
             return batch
         names = {name: name + TEACHER_SUFFIX for name in self.mixed_targets}
         targets = {names.get(name, name): target for name, target in batch.targets.items()}
+        # placeholders: layer losses compare states at every token and need no labels
         targets |= {name: np.zeros(batch.num_target_tokens, np.int64) for name in self.layer_targets}
         return replace(batch, targets=targets, weights={**batch.weights, **self.weights})
 
@@ -101,16 +102,19 @@ class Teacher:
     ) -> TargetArrays:
         """The teacher's logits for each target of the student's `rows` of these examples.
 
-        (E, labels); (E, choices) and (B, positions), padded with -inf; (T, tags), NaN where no word begins. For answer
-        spans, whose positions are tokens, teacher and student read the same rows.
+        (E, labels); (E, choices) and (B, positions), padded with -inf; (T, tags), NaN except at the first token of a
+        word. For answer spans, whose positions are tokens, teacher and student get the same rows.
         """
         teacher_rows = rows
         if "start" not in rows.targets:
             teacher_rows = self.task.encode(examples, self.tokenizer, self.input_format)
         logits = predict_logits(self.model, teacher_rows, progress)
         if "tag" in rows.targets:
-            answers = self.task.predictions(examples, teacher_rows, logits)  # with a CRF: the marginals of each word
-            return {f"tag{TEACHER_SUFFIX}": _scatter_to_words(rows, [answer.probabilities for answer in answers])}
+            predictions = self.task.predictions(
+                examples, teacher_rows, logits
+            )  # with a CRF: the marginals of each word
+            word_probabilities = [prediction.probabilities for prediction in predictions]
+            return {f"tag{TEACHER_SUFFIX}": _scatter_to_words(rows, word_probabilities)}
         return {f"{name}{TEACHER_SUFFIX}": _pad_logits(logits[name]) for name in rows.targets}
 
 
@@ -123,7 +127,7 @@ def _pad_logits(logits: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _scatter_to_words(rows: ExampleRows, word_probabilities: Sequence[np.ndarray]) -> np.ndarray:
-    """Log probabilities of each example's (words, tags), at the tokens that represent the words."""
+    """(T, tags) log-probabilities at the tokens that represent words, from (words, tags) of each example."""
     assert rows.answer_spans is not None
     log_probs = np.log(np.maximum(np.concatenate(word_probabilities), MIN_PROBABILITY)).astype(np.float32)
     starts = np.cumsum([0, *map(len, word_probabilities)])[:-1]
@@ -135,7 +139,7 @@ def _scatter_to_words(rows: ExampleRows, word_probabilities: Sequence[np.ndarray
 
 
 def mask_labels(rows: ExampleRows, num_labeled: int) -> ExampleRows:
-    """The same rows, with the labels of all but the first examples removed."""
+    """The same rows, without the labels of all but the first `num_labeled` examples."""
     is_unlabeled = {
         len(rows): np.arange(len(rows)) >= num_labeled,
         len(rows.lengths): rows.examples >= num_labeled,

@@ -1,7 +1,7 @@
-"""A training step by several processes: micro-batches are distributed, gradients summed, weights kept in sync.
+"""Data-parallel and sharded (FSDP) training: micro-batches are distributed, gradients summed, weights kept in sync.
 
 The leader samples each batch, splits it and sends the micro-batches to the workers, which need no text, no run folder
-and no clock. So decisions (when to evaluate, save or stop) are made once.
+and no clock. So the leader alone decides when to evaluate, save or stop.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -39,17 +39,17 @@ from forebear.training.gradient_learner import (
     Losses,
     MicroBatch,
     mean_losses,
+    split_batch,
     sum_losses,
 )
 from forebear.training.learner import Learner
 from forebear.training.settings import Recipe
-from forebear.training.worker_processes import LeaderConnection, Merge, ProcessConnection, WorkerFailure
+from forebear.training.worker_processes import LeaderConnection, MergeFn, ProcessConnection, WorkerFailure
 
-BUCKET_NUMBERS = 1 << 20  # minimum number of gradients in a bucket
-# Preparing a text may take long, and a lost process is detected by other means.
-GROUP_TIMEOUT = timedelta(days=7)
+MIN_BUCKET_SIZE = 1 << 20  # gradients
+GROUP_TIMEOUT = timedelta(days=7)  # preparing a text may take long, and lost processes are detected otherwise
 
-StepResult = tuple[Losses, set[str]]  # of one process's micro-batches: losses, and the parameters that have a gradient
+StepResult = tuple[Losses, set[str]]  # of a process: losses of its micro-batches, names of parameters with a gradient
 
 
 # --- Synchronization of weights and gradients ---
@@ -66,8 +66,7 @@ class GradientSync(Protocol):
     def __init__(self, connection: Any, learner: GradientLearner) -> None: ...
 
     def sync_state(self) -> None:
-        """Gives all processes the weights and the optimizer state of the leader."""
-        ...
+        """Copy weights and optimizer state of the leader to all processes."""
 
     def assign(self, micro_batches: Sequence[MicroBatch]) -> list[list[MicroBatch]]:
         """The micro-batches of each process."""
@@ -75,40 +74,38 @@ class GradientSync(Protocol):
 
     def compute_gradients(self, message: TrainStep) -> StepResult | None:
         """Gradients of this process's micro-batches; None: out of memory."""
-        ...
 
-    def apply_gradients(self, names: set[str], rate: float) -> bool:
-        """Takes a step with the summed gradients of the parameters of these names; False if they are not finite."""
+    def apply_gradients(self, names: set[str], lr: float) -> bool:
+        """Take a step with the summed gradients of the parameters of these names; False if they are not finite."""
         ...
 
     def gather_state(self) -> None:
-        """Copies weights and optimizer state to the learner of the leader, to be saved or used."""
-        ...
+        """Copy weights and optimizer state to the learner of the leader, to be saved or used."""
 
 
 # --- Messages to workers ---
-# The leader sends one to each worker, which performs it and answers. None ends the worker.
+# The leader sends one to each worker, which executes it and replies. None stops the worker.
 
 
 @dataclass(frozen=True)
 class CreateLearner:
-    """A network without values, and the other arguments of a learner."""
+    """A network without weights, and the other arguments of a learner."""
 
-    network: Model
+    model: Model
     recipe: Recipe
     device: DeviceConfig
     lr_scales: Mapping[str, float]
     sync_method: type[GradientSync]
 
-    def perform(self, connection: Any, sync: GradientSync | None) -> tuple[GradientSync, Any]:
+    def execute(self, connection: Any, sync: GradientSync | None) -> tuple[GradientSync, Any]:
         device = self.device.for_process(connection.local_rank, connection.local_size, self.recipe)
-        learner = GradientLearner(self.network, self.recipe, device, None, self.lr_scales)
+        learner = GradientLearner(self.model, self.recipe, device, None, self.lr_scales)
         return self.sync_method(connection, learner), None
 
 
 @dataclass(frozen=True)
 class SyncState:
-    def perform(self, connection: Any, sync: GradientSync) -> tuple[GradientSync, Any]:
+    def execute(self, connection: Any, sync: GradientSync) -> tuple[GradientSync, Any]:
         return sync, sync.sync_state()
 
 
@@ -117,9 +114,9 @@ class TrainStep:
     micro_batches: Sequence[MicroBatch]
     counts: Mapping[str, int]  # supervised positions of each target, in the whole batch
     step: int
-    rate: float
+    lr: float
 
-    def perform(self, connection: Any, sync: GradientSync) -> tuple[GradientSync, Any]:
+    def execute(self, connection: Any, sync: GradientSync) -> tuple[GradientSync, Any]:
         train_step(connection, sync, self)
         return sync, None  # the leader knows the result
 
@@ -128,18 +125,18 @@ class TrainStep:
 class EvaluateMicroBatches:
     micro_batches: Sequence[MicroBatch]
 
-    def perform(self, connection: Any, sync: GradientSync) -> tuple[GradientSync, Any]:
+    def execute(self, connection: Any, sync: GradientSync) -> tuple[GradientSync, Any]:
         return sync, sync.learner.evaluate_micro_batches(self.micro_batches)
 
 
 @dataclass(frozen=True)
 class GatherState:
-    def perform(self, connection: Any, sync: GradientSync) -> tuple[GradientSync, Any]:
+    def execute(self, connection: Any, sync: GradientSync) -> tuple[GradientSync, Any]:
         return sync, sync.gather_state()
 
 
 def train_step(connection: ProcessConnection, sync: GradientSync, message: TrainStep) -> tuple[Losses, bool] | None:
-    """This process's share of a step; None: some process was out of memory, and no step was taken."""
+    """Take this process's part in a step; None: some process was out of memory, and no step was taken."""
 
     def merge(results: Sequence[StepResult | None]) -> StepResult | None:
         complete = [result for result in results if result is not None]
@@ -148,16 +145,16 @@ def train_step(connection: ProcessConnection, sync: GradientSync, message: Train
         losses = [part_losses for process_losses, _ in complete for part_losses in process_losses]
         return losses, set().union(*(names for _, names in complete))
 
-    result: StepResult | None = connection.all_merge(sync.compute_gradients(message), merge)
+    result: StepResult | None = connection.all_gather_merge(sync.compute_gradients(message), merge)
     if result is None:
         sync.learner.optimizer.zero_grad()
         return None
     losses, names = result
-    return losses, sync.apply_gradients(names, message.rate)
+    return losses, sync.apply_gradients(names, message.lr)
 
 
 def split_in_order(micro_batches: Sequence[MicroBatch], size: int) -> list[list[MicroBatch]]:
-    """Micro-batches divided evenly among the processes, in order."""
+    """Divide micro-batches evenly among the processes, in order."""
     bounds = np.linspace(0, len(micro_batches), size + 1).round().astype(int).tolist()
     return [list(micro_batches[start:stop]) for start, stop in pairwise(bounds)]
 
@@ -166,7 +163,7 @@ def split_in_order(micro_batches: Sequence[MicroBatch], size: int) -> list[list[
 
 
 class MultiProcessLearner(Learner):
-    """The learner of the training loop where several processes compute each step."""
+    """The learner of the training loop if several processes compute each step."""
 
     def __init__(self, learner: GradientLearner, connection: LeaderConnection, sync_method: type[GradientSync]) -> None:
         self.learner, self.connection, self.notes = learner, connection, learner.notes
@@ -177,64 +174,61 @@ class MultiProcessLearner(Learner):
 
     @property
     def model(self) -> Any:
-        self._perform_everywhere(GatherState(), self.sync.gather_state)
+        self._execute_on_all(GatherState(), self.sync.gather_state)
         return self.learner.model
 
     def initialize(self) -> None:
         self.learner.initialize()
-        self._perform_everywhere(SyncState(), self.sync.sync_state)
+        self._execute_on_all(SyncState(), self.sync.sync_state)
 
     def load(self, folder: Path) -> None:
         self.learner.load(folder)
-        self._perform_everywhere(SyncState(), self.sync.sync_state)
+        self._execute_on_all(SyncState(), self.sync.sync_state)
 
     def save(self, folder: Path) -> None:
-        self._perform_everywhere(GatherState(), self.sync.gather_state)
+        self._execute_on_all(GatherState(), self.sync.gather_state)
         self.learner.save(folder)
 
     def resolved_settings(self) -> dict[str, Any]:
         return self.learner.resolved_settings()
 
     def step(self, batch: Batch, step: int, lr_fraction: float) -> dict[str, float]:
-        counts, rate = batch.supervised_counts(), self.learner.recipe.rate * lr_fraction
+        counts, lr = batch.supervised_counts(), self.learner.recipe.rate * lr_fraction
         while True:
-            messages = [TrainStep(micro_batches, counts, step, rate) for micro_batches in self._assign(batch)]
-            result, _ = self._perform(messages, lambda message: train_step(self.connection, self.sync, message))
+            assigned = self._assign(batch)
+            messages = [TrainStep(micro_batches, counts, step, lr) for micro_batches in assigned]
+            result, _ = self._execute(messages, lambda message: train_step(self.connection, self.sync, message))
             if result is not None:
                 losses, is_finite = result
                 return mean_losses(losses, counts, is_finite)
-            self.learner.halve_micro_batches(
-                [micro_batch.batch for message in messages for micro_batch in message.micro_batches]
-            )
+            self.learner.halve_micro_batches([*chain.from_iterable(assigned)])
 
     def evaluate(self, batch: Batch) -> dict[str, float]:
+        evaluate = self.sync.learner.evaluate_micro_batches
         while True:
-            messages = [EvaluateMicroBatches(micro_batches) for micro_batches in self._assign(batch)]
-            local, answers = self._perform(
-                messages, lambda message: self.sync.learner.evaluate_micro_batches(message.micro_batches)
-            )
+            assigned = self._assign(batch)
+            messages = [EvaluateMicroBatches(micro_batches) for micro_batches in assigned]
+            local, answers = self._execute(messages, lambda message: evaluate(message.micro_batches))
             results = [losses for losses in (local, *answers) if losses is not None]
             if len(results) == len(messages):
-                return sum_losses([part_losses for losses in results for part_losses in losses])
-            self.learner.halve_micro_batches(
-                [micro_batch.batch for message in messages for micro_batch in message.micro_batches]
-            )
+                return sum_losses([*chain.from_iterable(results)])
+            self.learner.halve_micro_batches([*chain.from_iterable(assigned)])
 
     def _assign(self, batch: Batch) -> list[list[MicroBatch]]:
         """As many micro-batches as a single process would use for a step, or one for each process if that is more."""
         size = self.connection.size
         count = -(-self.learner.num_micro_batches // size) * size
-        return self.sync.assign([MicroBatch(*numbered) for numbered in enumerate(batch.split(count))])
+        return self.sync.assign(split_batch(batch, count))
 
-    def _perform_everywhere(self, message: Any, perform_here: Callable[[], None]) -> None:
-        self._perform([message] * self.connection.size, lambda _: perform_here())
+    def _execute_on_all(self, message: Any, execute_locally: Callable[[], None]) -> None:
+        self._execute([message] * self.connection.size, lambda _: execute_locally())
 
-    def _perform(self, messages: Sequence[Any], perform_here: Callable[[Any], Any]) -> tuple[Any, list[Any]]:
-        """Every process performs its message, the leader the first one: its own result, and the workers' answers."""
+    def _execute(self, messages: Sequence[Any], execute_locally: Callable[[Any], Any]) -> tuple[Any, list[Any]]:
+        """Execute a message in each process, the first in the leader: its own result, and the workers' answers."""
         self.connection.send(messages[1:])
         try:
-            result = perform_here(messages[0])
-        except RuntimeError as error:  # in a collective operation: the process that failed first knows the cause
+            result = execute_locally(messages[0])
+        except RuntimeError as error:  # in a collective operation: the cause is in the process that failed first
             raise self.connection.failure_cause(error) from error
         return result, self.connection.receive_answers()
 
@@ -243,25 +237,23 @@ class MultiProcessLearner(Learner):
 
 
 def join_process_group(connection: ProcessConnection | None = None) -> None:
-    """Joins torch's process group: that of the environment, or that of a connection, unless joined already."""
+    """Join torch's process group, of the environment or of a connection, unless joined already."""
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     if connection is None:
         dist.init_process_group(backend, timeout=GROUP_TIMEOUT)
     elif not dist.is_initialized():
         if sys.platform == "linux":  # listen on this machine only
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        folder = tempfile.mkdtemp() if connection.rank == 0 else None
-        folder = connection.all_merge(folder, lambda folders: folders[0])
-        if connection.rank == 0:
+        rank, size = connection.rank, connection.size
+        folder = connection.all_gather_merge(tempfile.mkdtemp() if rank == 0 else None, lambda folders: folders[0])
+        if rank == 0:
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        store = dist.FileStore(os.path.join(folder, "meeting"), connection.size)  # pyright: ignore[reportPrivateImportUsage]
-        dist.init_process_group(
-            backend, timeout=GROUP_TIMEOUT, rank=connection.rank, world_size=connection.size, store=store
-        )
+        store = dist.FileStore(os.path.join(folder, "rendezvous"), size)  # pyright: ignore[reportPrivateImportUsage]
+        dist.init_process_group(backend, timeout=GROUP_TIMEOUT, rank=rank, world_size=size, store=store)
 
 
 class TorchConnection:
-    """The connection between processes that another program started, such as torchrun; for the leader and workers."""
+    """The connection of processes started by another program, such as torchrun; for the leader and workers."""
 
     def __init__(self) -> None:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
@@ -284,7 +276,7 @@ class TorchConnection:
     def answer(self, value: Any) -> None:
         self._send_to(0, value)
 
-    def all_merge(self, value: Any, merge: Merge) -> Any:
+    def all_gather_merge(self, value: Any, merge: MergeFn) -> Any:
         if self.rank:
             self.answer(value)
             return self.receive()
@@ -342,12 +334,12 @@ class AllReduceSync:
         self._fill_buckets(learner.optimizer.parameters)
 
     def _fill_buckets(self, parameters: dict[str, Tensor]) -> None:
-        """The last parameters come first, as the backward pass computes their gradients first."""
+        """Assign parameters to buckets, the last ones first, as the backward pass computes their gradients first."""
         for hook in self.hooks:
             hook.remove()
         groups: list[list[str]] = [[]]
         for name in reversed(parameters):
-            if sum(parameters[other].numel() for other in groups[-1]) >= BUCKET_NUMBERS:
+            if sum(parameters[other].numel() for other in groups[-1]) >= MIN_BUCKET_SIZE:
                 groups.append([])
             groups[-1].append(name)
         self.buckets = [_Bucket({name: parameters[name] for name in names}) for names in groups]
@@ -367,7 +359,7 @@ class AllReduceSync:
         losses = self.learner.accumulate_gradients(message.micro_batches, message.counts, message.step)
         gradients = {name: value.grad for bucket in self.buckets for name, value in bucket.parameters.items()}
         names = {name for name, gradient in gradients.items() if gradient is not None}
-        # All processes have to send the same buckets in the same order, even those without gradients.
+        # All processes must send the same buckets in the same order, even without gradients.
         for bucket in self.buckets[self.next_bucket :]:
             bucket.send()
         for bucket in self.buckets:
@@ -379,18 +371,18 @@ class AllReduceSync:
             self.buckets[self.next_bucket].send()
             self.next_bucket += 1
 
-    def apply_gradients(self, names: set[str], rate: float) -> bool:
+    def apply_gradients(self, names: set[str], lr: float) -> bool:
         for bucket in self.buckets:
             for name, parameter in bucket.parameters.items():
                 parameter.grad = bucket.views[name] if name in names else None
-        return self.learner.apply_gradients(rate)
+        return self.learner.apply_gradients(lr)
 
     def gather_state(self) -> None:
-        """Nothing to do: every process has all of the state."""
+        """Do nothing: every process has the full state."""
 
 
 class _Bucket:
-    """Gradients of several parameters in one buffer, which are summed over the processes together."""
+    """Gradients of several parameters in one buffer, summed over the processes in one all-reduce."""
 
     def __init__(self, parameters: dict[str, Tensor]) -> None:
         self.parameters = parameters
@@ -400,7 +392,7 @@ class _Bucket:
         self.views = {name: piece.view(parameter.shape) for (name, parameter), piece in pieces}
 
     def start(self, num_micro_batches: int) -> None:
-        """Expects at most one contribution of each micro-batch to each gradient."""
+        """Expect at most one gradient of each parameter from each micro-batch."""
         self.num_missing = dict.fromkeys(self.parameters, num_micro_batches)
         self.work: dist.Work | None = None
 
@@ -430,10 +422,10 @@ class _Bucket:
 
 
 class ShardedSync:
-    """Shards a network that does not fit into one process, with torch's `fully_shard`.
+    """Shards a network that does not fit into one process, with torch's `fully_shard` (FSDP).
 
-    Every process holds a shard of each matrix, and all of a layer only while it computes with it. The leader keeps an
-    unsharded learner, which is initialized, loaded and saved: so run folders do not depend on the number of processes.
+    Each process holds a shard of each matrix, and a full layer only while it computes with it. The leader has an
+    unsharded learner, which is initialized, loaded and saved. So run folders do not depend on the number of processes.
     """
 
     def __init__(self, connection: ProcessConnection, learner: GradientLearner) -> None:
@@ -445,7 +437,7 @@ class ShardedSync:
             fully_shard(block, mesh=mesh)
         fully_shard(network, mesh=mesh)
         for module in network.modules():
-            if isinstance(module, FSDPModule):  # gradients are summed: losses are divided already
+            if isinstance(module, FSDPModule):  # sum gradients: losses are already divided by the counts
                 module.set_gradient_divide_factor(1.0)
                 module.set_force_sum_reduction_for_comms(True)
         self.learner = _ShardedLearner(network, learner.recipe, learner.device, None, learner.lr_scales)
@@ -461,10 +453,10 @@ class ShardedSync:
         for name, parameter in learner.sharded.items():
             self._scatter(weights.get(name), parameter, parameter.to_local())
         state = self.unsharded.optimizer.state if is_leader else {}
-        for moment, shards in learner.optimizer.state.items():
+        for state_name, shards in learner.optimizer.state.items():
             for name, shard in shards.items():
-                value = state[moment][name] if is_leader else None
-                if moment == "step":
+                value = state[state_name][name] if is_leader else None
+                if state_name == "step":
                     shard.copy_(value if value is not None else shard)
                     dist.broadcast(shard, 0)
                 else:
@@ -481,27 +473,22 @@ class ShardedSync:
         for name, parameter in learner.sharded.items():
             self._gather(parameter, parameter.to_local(), weights.get(name))
         state = self.unsharded.optimizer.state if is_leader else {}
-        for moment, shards in learner.optimizer.state.items():
+        for state_name, shards in learner.optimizer.state.items():
             for name, shard in shards.items():
-                if moment != "step":
-                    self._gather(learner.sharded[name], shard, state[moment][name] if is_leader else None)
+                if state_name != "step":
+                    self._gather(learner.sharded[name], shard, state[state_name][name] if is_leader else None)
                 elif is_leader:
-                    state[moment][name].copy_(shard)
+                    state[state_name][name].copy_(shard)
 
     def _gather(self, sharded_parameter: Any, shard: Tensor, target: Tensor | None) -> None:
-        sharded = DTensor.from_local(
-            shard,
-            sharded_parameter.device_mesh,
-            sharded_parameter.placements,
-            shape=sharded_parameter.shape,
-            stride=sharded_parameter.stride(),
-        )
-        full = sharded.full_tensor()
+        mesh, placements = sharded_parameter.device_mesh, sharded_parameter.placements
+        shape, stride = sharded_parameter.shape, sharded_parameter.stride()
+        full = DTensor.from_local(shard, mesh, placements, shape=shape, stride=stride).full_tensor()
         if target is not None:
             target.copy_(full)
 
     def assign(self, micro_batches: Sequence[MicroBatch]) -> list[list[MicroBatch]]:
-        """All processes must make the same number of passes: those with fewer micro-batches repeat an uncounted one."""
+        """The micro-batches of each process, equally many: some get uncounted copies of the first one."""
         assigned = split_in_order(micro_batches, self.connection.size)
         num_passes = max(map(len, assigned))
         idle = replace(micro_batches[0], is_counted=False)
@@ -509,29 +496,28 @@ class ShardedSync:
 
     def compute_gradients(self, message: TrainStep) -> StepResult | None:
         losses = self.learner.accumulate_gradients(message.micro_batches, message.counts, message.step)
-        if losses is None:  # the others wait inside their passes, so the step cannot be repeated
+        if losses is None:  # the others wait in a collective operation, so the step cannot be repeated
             num_micro_batches = 2 * self.unsharded.num_micro_batches
             hint = f"divide steps into more parts (--accumulate {num_micro_batches}), or use more processes"
             raise ForebearError(f"out of memory in process {self.connection.rank}", hint=hint)
         return losses, {name for name, parameter in self.learner.sharded.items() if parameter.grad is not None}
 
-    def apply_gradients(self, names: set[str], rate: float) -> bool:
-        return self.learner.apply_gradients(rate)
+    def apply_gradients(self, names: set[str], lr: float) -> bool:
+        return self.learner.apply_gradients(lr)
 
 
 class _ShardedLearner(GradientLearner):
-    """Learns with its shards of the parameters."""
+    """Optimizes the shards of this process."""
 
     def build_optimizer(self) -> None:
         self.model.reshard()  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
         self.sharded: dict[str, Any] = dict(self.model.named_parameters())
         shards = {name: value.to_local().detach() for name, value in self.sharded.items() if value.requires_grad}
-        self.optimizer = AdamW(
-            shards, weight_decay=self.recipe.decay, beta2=self.recipe.memory, lr_scales=self.lr_scales
-        )
+        recipe = self.recipe
+        self.optimizer = AdamW(shards, weight_decay=recipe.decay, beta2=recipe.memory, lr_scales=self.lr_scales)
         self._uses_dropout = self.model.is_random
 
-    def apply_gradients(self, rate: float) -> bool:
+    def apply_gradients(self, lr: float) -> bool:
         gradients = {name: value.grad.to_local() for name, value in self.sharded.items() if value.grad is not None}
         squares = torch.stack([gradient.square().sum() for gradient in gradients.values()]).sum()
         dist.all_reduce(squares)
@@ -541,7 +527,7 @@ class _ShardedLearner(GradientLearner):
             for name, gradient in gradients.items():
                 self.optimizer.parameters[name].grad = gradient
             torch.nn.utils.clip_grads_with_norm_(self.optimizer.parameters.values(), self.recipe.clip, norm)
-            self.optimizer.step(rate)
+            self.optimizer.step(lr)
         self.optimizer.zero_grad()
         for parameter in self.sharded.values():
             parameter.grad = None

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from forebear.nn.model import Model
 
 # --- AdamW (Kingma and Ba 2014; Loshchilov and Hutter 2017) ---
-# One fused operation over all parameters. torch.optim does the same, but first loads torch's compiler, which takes
-# seconds.
+# torch.optim has the same fused AdamW, but first loads torch's compiler, which takes seconds.
 
-MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # torch.optim's names for the state of each parameter
+ADAM_BETA1 = 0.9
+STATE_NAMES = ("step", "exp_avg", "exp_avg_sq")  # torch.optim's names for the state of each parameter
 
 
 class AdamW:
@@ -43,7 +43,7 @@ class AdamW:
         lr_scales: Mapping[str, float] | None = None,
     ) -> None:
         self.parameters, self.beta2, self.epsilon = dict(parameters), beta2, epsilon
-        self.state: dict[str, dict[str, Tensor]] = {moment: {} for moment in MOMENTS}
+        self.state: dict[str, dict[str, Tensor]] = {state_name: {} for state_name in STATE_NAMES}
         # Names by weight decay and learning-rate scale.
         self._parameter_groups: dict[tuple[float, float], list[str]] = {}
         for name, parameter in self.parameters.items():
@@ -54,13 +54,13 @@ class AdamW:
             self._parameter_groups.setdefault(group, []).append(name)
 
     @torch.no_grad()
-    def step(self, rate: float) -> None:
+    def step(self, lr: float) -> None:
         for (weight_decay, lr_scale), names in self._parameter_groups.items():
             trained_names = [name for name in names if self.parameters[name].grad is not None]
             if not trained_names:
                 continue
             parameters = [self.parameters[name] for name in trained_names]
-            step_counts, means, squares = ([self.state[moment][name] for name in trained_names] for moment in MOMENTS)
+            step_counts, means, squares = ([self.state[key][name] for name in trained_names] for key in STATE_NAMES)
             gradients = [value.grad for value in parameters if value.grad is not None]
             torch._foreach_add_(step_counts, 1)  # pyright: ignore[reportPrivateImportUsage]
             torch._fused_adamw_(  # pyright: ignore[reportPrivateImportUsage]
@@ -70,8 +70,8 @@ class AdamW:
                 squares,
                 [],
                 step_counts,
-                lr=rate * lr_scale,
-                beta1=0.9,
+                lr=lr * lr_scale,
+                beta1=ADAM_BETA1,
                 beta2=self.beta2,
                 weight_decay=weight_decay,
                 eps=self.epsilon,
@@ -80,16 +80,16 @@ class AdamW:
             )
 
     def zero_grad(self) -> None:
-        """Clears all gradients."""
+        """Clear all gradients."""
         for parameter in self.parameters.values():
             parameter.grad = None
 
     def state_tensors(self) -> dict[str, Tensor]:
         """The optimizer state, for saving."""
-        return {f"{moment}.{name}": tensor for moment in MOMENTS for name, tensor in self.state[moment].items()}
+        return {f"{key}.{name}": tensor for key in STATE_NAMES for name, tensor in self.state[key].items()}
 
     def load(self, tensors: Mapping[str, Tensor]) -> list[str]:
-        """Loads a saved state; or nothing, and returns the names that are missing, unexpected or misshapen."""
+        """Load a saved state, unless names are missing or unexpected or shapes differ: then return those names."""
         current = self.state_tensors()
         mismatches = sorted(current.keys() ^ tensors.keys())
         mismatches += [name for name in current.keys() & tensors.keys() if current[name].shape != tensors[name].shape]
@@ -103,14 +103,14 @@ class AdamW:
 
 @dataclass(frozen=True)
 class DeviceConfig:
-    """Stored with the run: with another number of threads or precision the weights would differ."""
+    """Device, threads and precision. They are stored with the run, as the weights depend on them."""
 
     device: str
     threads: int
     precision: str  # float32, or bfloat16 for matrix products
 
     def for_process(self, local_rank: int, local_size: int, recipe: Recipe) -> DeviceConfig:
-        """The device of one of several processes on a machine: its own GPU, or a share of the cores."""
+        """The device of one of several processes on a machine: one GPU each, or an equal number of cores."""
         threads = recipe.threads or max(1, cpu_count() // local_size)
         torch.set_num_threads(threads)
         if not self.device.startswith("cuda"):
@@ -125,7 +125,7 @@ class DeviceConfig:
 
 
 def choose_device(recipe: Recipe) -> DeviceConfig:
-    """The device of a recipe, or else the fastest available; also sets the number of threads."""
+    """The device of the recipe, by default the fastest available one; also sets the number of threads."""
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     devices = [device for device in available if available[device]]  # the fastest first
     name = recipe.device or devices[0]
@@ -141,7 +141,6 @@ def choose_device(recipe: Recipe) -> DeviceConfig:
 
 def _has_bfloat16(device: str) -> bool:
     """Whether the hardware multiplies bfloat16 matrices; emulation would be slower."""
-
     if device.startswith("cuda"):
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if device == "cpu":
@@ -150,14 +149,14 @@ def _has_bfloat16(device: str) -> bool:
 
 
 BPTT_PREFIX = "carried."  # prefix of tensors of the truncated-BPTT state
-MAX_TIMING_SHARE = 0.02  # of the time budget: maximum time for measuring the speed
+MAX_TIMING_FRACTION = 0.02  # of the time budget: maximum time for measuring the speed
 
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """A part of a batch; `number` seeds its dropout. One that is not counted keeps an idle process in sync."""
+    """A part of a batch; `index` seeds its dropout. One that is not counted keeps an idle process in sync."""
 
-    number: int
+    index: int
     batch: Batch
     is_counted: bool = True
 
@@ -165,10 +164,14 @@ class MicroBatch:
 Losses = list[dict[str, float]]  # of each micro-batch: the summed loss of each target
 
 
+def split_batch(batch: Batch, count: int) -> list[MicroBatch]:
+    return [MicroBatch(index, part) for index, part in enumerate(batch.split(count))]
+
+
 class GradientLearner(Learner):
     """Trains a network by gradient descent, from random weights or from `initial_tensors`.
 
-    `lr_scales` multiply the learning rate of some parameters, by name.
+    `lr_scales` are factors of the learning rate by parameter name, 1 by default.
     """
 
     def __init__(
@@ -192,33 +195,32 @@ class GradientLearner(Learner):
         self.build_optimizer()
 
     def build_optimizer(self) -> None:
-        """Moves the network to its device and creates its optimizer."""
+        """Move the network to its device and create the optimizer."""
         self.model.to(self.device.device)
         trainable = {name: tensor for name, tensor in self.model.named_parameters() if tensor.requires_grad}
-        self.optimizer = AdamW(
-            trainable, weight_decay=self.recipe.decay, beta2=self.recipe.memory, lr_scales=self.lr_scales
-        )
+        recipe = self.recipe
+        self.optimizer = AdamW(trainable, weight_decay=recipe.decay, beta2=recipe.memory, lr_scales=self.lr_scales)
         self._uses_dropout = self.model.is_random
 
     def step(self, batch: Batch, step: int, lr_fraction: float) -> dict[str, float]:
         counts = batch.supervised_counts()
         while True:
-            batches = batch.split(self.num_micro_batches)
-            losses = self.accumulate_gradients([MicroBatch(*numbered) for numbered in enumerate(batches)], counts, step)
+            micro_batches = split_batch(batch, self.num_micro_batches)
+            losses = self.accumulate_gradients(micro_batches, counts, step)
             if losses is not None:
                 return mean_losses(losses, counts, self.apply_gradients(self.recipe.rate * lr_fraction))
-            self.halve_micro_batches(batches)
+            self.halve_micro_batches(micro_batches)
 
     def accumulate_gradients(
         self, micro_batches: Sequence[MicroBatch], counts: Mapping[str, int], step: int
     ) -> Losses | None:
-        """Accumulates the gradients of micro-batches; `counts` are those of the whole batch. None: out of memory."""
+        """Accumulate the gradients of micro-batches; `counts` are those of the whole batch. None: out of memory."""
         self.model.train()
         part_losses: Losses = []
         try:
             for micro_batch in micro_batches:
                 if self._uses_dropout:  # dropout is a function of (seed, step, micro-batch)
-                    seed = self.recipe.seed * 0x9E3779B97F4A7C15 + step + micro_batch.number * 0xBF58476D1CE4E5B9
+                    seed = self.recipe.seed * 0x9E3779B97F4A7C15 + step + micro_batch.index * 0xBF58476D1CE4E5B9
                     torch.manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
                 losses, weights = self._losses(micro_batch.batch), micro_batch.batch.weights
                 weighted = [losses[name] * weights.get(name, 1.0) / max(1, counts[name]) for name in losses]
@@ -231,43 +233,43 @@ class GradientLearner(Learner):
             return None
         return part_losses
 
-    def apply_gradients(self, rate: float) -> bool:
-        """Takes an optimizer step if all gradients are finite, so that no checkpoint holds NaN; else returns False."""
+    def apply_gradients(self, lr: float) -> bool:
+        """Take an optimizer step if all gradients are finite, so that no checkpoint holds NaN; else return False."""
         norm = float(torch.nn.utils.clip_grad_norm_(self.optimizer.parameters.values(), self.recipe.clip))
         is_finite = math.isfinite(norm)
         self.num_clipped += norm > self.recipe.clip
         self.max_gradient_norm = max(self.max_gradient_norm, norm) if is_finite else self.max_gradient_norm
         if is_finite:
-            self.optimizer.step(rate)
+            self.optimizer.step(lr)
             if self.model.bptt_state is not None:
                 self.model.bptt_state.commit()
         self.optimizer.zero_grad()
         return is_finite
 
     def clipping_stats(self) -> dict[str, float]:
-        """Number of clipped gradients and largest gradient norm since the last call."""
+        """Number of clipped steps and largest gradient norm since the last call."""
         stats = {"clipped": self.num_clipped, "largest_gradient": self.max_gradient_norm}
         self.num_clipped, self.max_gradient_norm = 0, 0.0
         return stats
 
-    def halve_micro_batches(self, batches: Sequence[Batch]) -> None:
-        """Doubles the number of micro-batches, as these were too large for memory; an error if they cannot be split."""
-        example_ids_by_batch = [
-            batch.inputs.get("groups", np.arange(len(batch.inputs["lengths"]))) for batch in batches
-        ]
-        if all(len(np.unique(example_ids)) == 1 for example_ids in example_ids_by_batch):
+    def halve_micro_batches(self, micro_batches: Sequence[MicroBatch]) -> None:
+        """Double the number of micro-batches, which ran out of memory; raise ForebearError if they cannot be split."""
+        inputs = [micro_batch.batch.inputs for micro_batch in micro_batches]
+        example_ids = [arrays.get("groups", np.arange(len(arrays["lengths"]))) for arrays in inputs]
+        if all(len(np.unique(ids)) == 1 for ids in example_ids):
             hint = "choose a smaller --size, --context or --vocabulary, or a machine with more memory"
             raise ForebearError("out of memory, even with a single example at a time", hint=hint)
-        self.num_micro_batches = 2 * len(batches)
-        subject = f"memory is too small for a step in {len(batches)} part{'s' * (len(batches) > 1)}"
+        count = len(micro_batches)
+        self.num_micro_batches = 2 * count
+        subject = f"memory is too small for a step in {count} part{'s' * (count > 1)}"
         self.notes.append(f"{subject}: from now on it is made in {self.num_micro_batches}")
 
     def time_step(self, batch: Batch) -> float:
-        """Seconds of a step. A run with a time budget depends on the clock anyway, so the number of threads may too."""
+        """Duration of a step in seconds; also chooses the number of threads, as a time budget depends on the clock."""
         is_default_threads = self.recipe.threads is None and self.device.threads > 1
         candidates = [self.device.threads, self.device.threads // 2] if is_default_threads else [self.device.threads]
         seconds: dict[int, float] = {}
-        total_seconds, max_seconds = 0.0, MAX_TIMING_SHARE * (self.recipe.time or math.inf)
+        total_seconds, max_seconds = 0.0, MAX_TIMING_FRACTION * (self.recipe.time or math.inf)
         for threads in candidates * NUM_TIMED_STEPS:
             if total_seconds > max_seconds and seconds:
                 break
@@ -285,11 +287,11 @@ class GradientLearner(Learner):
 
     def evaluate(self, batch: Batch) -> dict[str, float]:
         while True:
-            batches = batch.split(self.num_micro_batches)
-            losses = self.evaluate_micro_batches([MicroBatch(*numbered) for numbered in enumerate(batches)])
+            micro_batches = split_batch(batch, self.num_micro_batches)
+            losses = self.evaluate_micro_batches(micro_batches)
             if losses is not None:
                 return sum_losses(losses)
-            self.halve_micro_batches(batches)
+            self.halve_micro_batches(micro_batches)
 
     @torch.no_grad()
     def evaluate_micro_batches(self, micro_batches: Sequence[MicroBatch]) -> Losses | None:
@@ -297,16 +299,13 @@ class GradientLearner(Learner):
         self.model.eval()
         try:
             part_losses = [
-                {name: float(loss) for name, loss in self._losses(micro_batch.batch).items()}
-                for micro_batch in micro_batches
+                {name: float(loss) for name, loss in self._losses(part.batch).items()} for part in micro_batches
             ]
         except (RuntimeError, MemoryError) as error:
             if not _is_out_of_memory(error):
                 raise
             return None
-        return [
-            losses for losses, micro_batch in zip(part_losses, micro_batches, strict=True) if micro_batch.is_counted
-        ]
+        return [losses for losses, part in zip(part_losses, micro_batches, strict=True) if part.is_counted]
 
     def _losses(self, batch: Batch) -> dict[str, Tensor]:
         with self.device.autocast():
@@ -316,16 +315,11 @@ class GradientLearner(Learner):
         return {name: torch.from_numpy(array).to(self.device.device) for name, array in arrays.items()}
 
     def save(self, folder: Path) -> None:
-        save_file({name: tensor.detach().cpu() for name, tensor in self.model.tensors().items()}, folder / WEIGHTS_FILE)
         training_state = self.optimizer.state_tensors()
-        if self.model.bptt_state is not None:
-            training_state |= {
-                f"{BPTT_PREFIX}{name}": tensor for name, tensor in self.model.bptt_state.state_tensors().items()
-            }
-        save_file(
-            {name: tensor.detach().cpu().contiguous() for name, tensor in training_state.items()},
-            folder / LEARNER_STATE_FILE,
-        )
+        if (bptt_state := self.model.bptt_state) is not None:
+            training_state |= {BPTT_PREFIX + name: tensor for name, tensor in bptt_state.state_tensors().items()}
+        for file, tensors in ((WEIGHTS_FILE, self.model.tensors()), (LEARNER_STATE_FILE, training_state)):
+            save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, folder / file)
 
     def load(self, folder: Path) -> None:
         weights = load_file(folder / WEIGHTS_FILE)
@@ -347,7 +341,7 @@ def sum_losses(losses: Losses) -> dict[str, float]:
 
 
 def mean_losses(losses: Losses, counts: Mapping[str, int], is_finite: bool) -> dict[str, float]:
-    """Mean loss of each target in a step; NaN if the step was not taken."""
+    """The mean loss of each target in a step; NaN if the step was not taken."""
     return {name: total / max(1, counts[name]) if is_finite else math.nan for name, total in sum_losses(losses).items()}
 
 

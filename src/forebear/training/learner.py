@@ -1,4 +1,4 @@
-"""The protocol of learners: what the trainer asks of whatever is trained."""
+"""The learner protocol: the methods that the training loop calls, and the names of the files that they save."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ NUM_TIMED_STEPS = 3  # steps that are timed and then discarded
 
 
 class Learner(Protocol):
-    """Holds a model and trains it batch by batch; `save` writes all that `load` needs to continue."""
+    """Holds a model and trains it batch by batch; `save` writes everything that `load` needs to resume."""
 
     model: Any
     notes: list[str]  # for the user; the training loop shows and removes them
-    has_converged: bool = False  # whether training has converged
+    has_converged: bool = False
 
     def step(self, batch: Batch, step: int, lr_fraction: float) -> dict[str, float]:
-        """Learns from a batch, with this fraction of the peak learning rate; returns the mean loss of each target."""
+        """Train on a batch with this fraction of the peak learning rate; returns the mean loss of each target."""
         ...
 
     def evaluate(self, batch: Batch) -> dict[str, float]:
@@ -29,23 +29,21 @@ class Learner(Protocol):
         ...
 
     def initialize(self) -> None:
-        """Initializes the weights from the seed."""
-        ...
+        """Initialize the weights from the seed."""
 
     def resolved_settings(self) -> dict[str, Any]:
-        """Settings that the recipe left open, as chosen here: with them a run can be repeated exactly."""
+        """The values chosen for settings that the recipe left open, with which a run can be repeated exactly."""
         ...
 
     def save(self, folder: Path) -> None:
-        """Writes the weights and the training state to a folder."""
-        ...
+        """Write the weights and the training state to a folder."""
 
     def load(self, folder: Path) -> None: ...
 
-    # Optional methods.
+    # Defaults; subclasses may override them.
 
     def time_step(self, batch: Batch) -> float:
-        """Seconds of a step, measured on steps that are discarded; may also tune the number of threads."""
+        """Duration of a step in seconds, measured on discarded steps; may also tune the number of threads."""
         seconds = min(self._time_one_step(batch) for _ in range(NUM_TIMED_STEPS))  # the first may have to be compiled
         return max(seconds, math.ulp(1.0))
 
@@ -55,16 +53,14 @@ class Learner(Protocol):
         return time.monotonic() - start
 
     def prepass(self, objective: Objective, source: Any) -> None:
-        """Gathers statistics of all of the text before training, if needed."""
-        return
+        """Gather statistics of the whole text before training, if the model needs them."""
 
     def clipping_stats(self) -> dict[str, float]:
         """Number of clipped gradients and largest gradient norm since the last call, if any."""
         return {}
 
     def conclude(self) -> None:
-        """Called after the last step, before the last evaluation."""
-        return
+        """Finish training: called after the last step, before the last evaluation."""
 
 
 WEIGHTS_FILE = "weights.safetensors"  # the model

@@ -28,24 +28,24 @@ from forebear.training.settings import Recipe
 
 
 class CountingLearner(Learner):
-    """Counts each text once; there is no learning rate and no training state beside the counts."""
+    """Counts each text once: no training state but the counts. Also the base of the CRF, EM and linear learners."""
 
-    def __init__(self, network: Any, recipe: Recipe) -> None:
-        self.model, self.recipe = network, recipe
+    def __init__(self, model: Any, recipe: Recipe) -> None:
+        self.model, self.recipe = model, recipe
         self.notes: list[str] = []
-        if isinstance(network, NgramModel):
-            network.counter.threads = recipe.threads or cpu_count()
-            network.counter.memory = recipe.max_memory or network.counter.memory
+        if isinstance(model, NgramModel):
+            model.counter.threads = recipe.threads or cpu_count()
+            model.counter.memory = recipe.max_memory or model.counter.memory
 
     def initialize(self) -> None:
-        """Nothing to do: counts start at zero."""
+        """Do nothing: counts start at zero."""
 
     def step(self, batch: Batch, step: int, lr_fraction: float) -> dict[str, float]:
         self.model.add_batch(batch.inputs["tokens"], batch.inputs["lengths"], batch.targets["next"])
         return {}
 
     def conclude(self) -> None:
-        """Counts what is still buffered, so that its time is measured."""
+        """Count the buffered text, so that the time for it is measured."""
         if isinstance(self.model, NgramModel):
             _ = self.model.counts
 
@@ -71,7 +71,7 @@ class CountingLearner(Learner):
         self.model.load(load_file(folder / WEIGHTS_FILE))
 
 
-LBFGS_HISTORY = 6  # past steps that L-BFGS keeps; more cost memory and help little
+LBFGS_HISTORY = 6  # history size of L-BFGS in steps; more cost memory and help little
 MIN_RELATIVE_DECREASE = 1e-4  # converged if ten steps decrease the loss by a smaller fraction
 MIN_RELATIVE_GRADIENT = 1e-5  # converged if |gradient| / |weights| is below this
 
@@ -79,13 +79,13 @@ MIN_RELATIVE_GRADIENT = 1e-5  # converged if |gradient| / |weights| is below thi
 class CRFLearner(CountingLearner):
     """Trains a CRF by L-BFGS: each step is one step of the optimizer over all sentences.
 
-    The state of the optimizer is saved with every checkpoint, so that a killed run ends in the same bits.
+    The state of the optimizer is saved with every checkpoint, so that a resumed run is bit-identical.
     """
 
     model: CRFModel
 
-    def __init__(self, network: CRFModel, recipe: Recipe) -> None:
-        super().__init__(network, recipe)
+    def __init__(self, model: CRFModel, recipe: Recipe) -> None:
+        super().__init__(model, recipe)
         self.has_converged = False
         self.threads = recipe.threads or len(os.sched_getaffinity(0))
         self._problem: CRFProblem | None = None
@@ -101,14 +101,10 @@ class CRFLearner(CountingLearner):
         problem, optimizer = self._problem_and_optimizer(batch)
         loss = optimizer.value
         is_stuck = not optimizer.step()
-        is_gradient_small = np.linalg.norm(optimizer.slope) <= MIN_RELATIVE_GRADIENT * max(
-            1.0, float(np.linalg.norm(optimizer.point))
-        )
-        self.has_converged = (
-            is_stuck
-            or bool(is_gradient_small)
-            or optimizer.recent_decrease() < MIN_RELATIVE_DECREASE * abs(optimizer.value)
-        )
+        gradient_norm, weight_norm = (float(np.linalg.norm(x)) for x in (optimizer.slope, optimizer.point))
+        is_gradient_small = gradient_norm <= MIN_RELATIVE_GRADIENT * max(1.0, weight_norm)
+        has_stalled = optimizer.recent_decrease() < MIN_RELATIVE_DECREASE * abs(optimizer.value)
+        self.has_converged = is_stuck or is_gradient_small or has_stalled
         self.model.set_weights(optimizer.point)
         return {"tag": loss / max(1, len(problem.gold_labels))}
 
@@ -132,7 +128,7 @@ class CRFLearner(CountingLearner):
         return {}
 
     def time_step(self, batch: Batch) -> float:
-        """Seconds of one evaluation of the objective; a step is hardly more."""
+        """Duration of one evaluation of the objective in seconds; a step takes hardly longer."""
         problem, _ = self._problem_and_optimizer(batch)
         start = time.monotonic()
         problem.objective(np.zeros(problem.size))
@@ -152,21 +148,21 @@ class CRFLearner(CountingLearner):
 
 # --- EM: expected counts, epoch by epoch ---
 
-BLOCK_TOKENS = 1 << 22  # tokens that are counted at once
+BLOCK_TOKENS = 1 << 22  # tokens counted at once
 
 
 class EMLearner(CountingLearner):
-    """Trains by EM: expected counts are summed over the batches of an epoch, and at its end parameters are updated.
+    """Trains by EM: sums expected counts over the batches of an epoch, then updates the parameters.
 
     Parameters stay the same for a whole epoch, so that the result does not depend on the batch size.
     """
 
-    def __init__(self, network: Any, recipe: Recipe) -> None:
-        super().__init__(network, recipe)
+    def __init__(self, model: Any, recipe: Recipe) -> None:
+        super().__init__(model, recipe)
         self.steps_per_epoch = 1
 
     def prepass(self, objective: Objective, source: Subset) -> None:
-        """Counts the tokens of the text and the steps of an epoch."""
+        """Count the tokens of the text and the steps of an epoch."""
         self.steps_per_epoch = objective.steps(source, self.recipe.batch)
         counts = np.zeros(self.model.vocab_size, np.int64)
         for start in range(0, source.num_tokens, BLOCK_TOKENS):
@@ -187,7 +183,7 @@ class EMLearner(CountingLearner):
         return {"next": loss / len(targets)} if len(targets) else {}
 
     def conclude(self) -> None:
-        """If the time budget ended within the first epoch, updates the parameters from the text read so far."""
+        """Update the parameters from the text read so far if the time budget ended within the first epoch."""
         if not self.model.iterations and self.model.has_expectations:
             self.model.update()
             self.notes.append("time was up before all text was seen once: it learned from a part of it (--time)")
@@ -205,21 +201,21 @@ class EMLearner(CountingLearner):
 
 # --- Linear models, fitted in one step ---
 
-MAX_FIT_SECONDS = 300.0  # without a time budget: a baseline should be quick
+MAX_FIT_SECONDS = 300.0  # without a time budget: a baseline should be fast
 
 
 class LinearLearner(CountingLearner):
-    """Fits a linear model to all examples in one step; `label_weights` weight the loss of each label."""
+    """Fits a linear model to all examples in one step; `label_weights` are the class weights of the loss."""
 
-    def __init__(self, network: LinearModel, recipe: Recipe, label_weights: tuple[float, ...] | None = None) -> None:
-        super().__init__(network, recipe)
-        self.weights = label_weights
+    def __init__(self, model: LinearModel, recipe: Recipe, label_weights: tuple[float, ...] | None = None) -> None:
+        super().__init__(model, recipe)
+        self.label_weights = label_weights
 
     def step(self, batch: Batch, step: int, lr_fraction: float) -> dict[str, float]:
         max_seconds = self.recipe.time if self.recipe.time is not None else MAX_FIT_SECONDS
         labels, weights = batch.targets.get("label"), None
-        if self.weights is not None and labels is not None and labels.ndim == 1:
-            weights = np.where(is_supervised(labels), np.array(self.weights)[np.maximum(labels, 0)], 0.0)
+        if self.label_weights is not None and labels is not None and labels.ndim == 1:
+            weights = np.where(is_supervised(labels), np.array(self.label_weights)[np.maximum(labels, 0)], 0.0)
         fitted = self.model.fit(batch.inputs, batch.targets, weights=weights, seconds=max_seconds)
         if fitted.stop_reason == "time":
             subject = f"after {max_seconds:,.0f} s the best weights were not found yet"
@@ -237,17 +233,17 @@ class LinearLearner(CountingLearner):
 class EmbeddingLearner(Learner):
     """Trains word vectors, from random ones or from `initial_arrays`.
 
-    Threads update the same rows without locks (Hogwild): fast, but no two runs give the same bits. With `deterministic`
-    they do, for any number of threads.
+    Threads update the same rows without locks (Hogwild): fast, but not deterministic. With `deterministic` the result
+    is bit-identical for any number of threads.
     """
 
-    def __init__(self, network: Any, recipe: Recipe, initial_arrays: Mapping[str, np.ndarray] | None = None) -> None:
-        self.model, self.recipe, self.initial_arrays = network, recipe, initial_arrays
+    def __init__(self, model: Any, recipe: Recipe, initial_arrays: Mapping[str, np.ndarray] | None = None) -> None:
+        self.model, self.recipe, self.initial_arrays = model, recipe, initial_arrays
         self.threads = recipe.threads or cpu_count()
         self.notes: list[str] = []
 
     def prepass(self, objective: Objective, source: Subset) -> None:
-        """Counts the words of the text."""
+        """Count the words of the text."""
         self.model.prepass(source, self.initial_arrays)
         self.notes += self.model.notes
 
@@ -270,10 +266,9 @@ class EmbeddingLearner(Learner):
 
     def evaluate(self, batch: Batch) -> dict[str, float]:
         """The mean loss of a pair times the number of supervised words: there are more pairs than words."""
-        total, count = self.model.evaluate(batch)
-        return {
-            name: total / max(1, count) * num_supervised for name, num_supervised in batch.supervised_counts().items()
-        }
+        total, num_pairs = self.model.evaluate(batch)
+        counts = batch.supervised_counts()
+        return {name: total / max(1, num_pairs) * count for name, count in counts.items()}
 
     def resolved_settings(self) -> dict[str, Any]:
         return {"threads": self.threads}

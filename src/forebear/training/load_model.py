@@ -1,4 +1,4 @@
-"""Build the learner or load the trained network of a run, for pre-training and for tasks."""
+"""Load the trained model of a run; a large n-gram model from its hash table, which is built if needed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from forebear.statistical.ngram.language_model import NgramModel
 from forebear.training.build_learner import build_linear_model, build_task_model
 from forebear.training.ngram_store import (
     NGRAM_STORE_FILE,
-    _mark_verified,
-    _memory_map_weights,
-    _verification_mark,
+    mark_verified,
+    memory_map_weights,
     save_ngram_store,
+    verification_mark,
 )
 from forebear.training.run_folder import RunFolder
 
@@ -35,50 +35,50 @@ def load_model(
     *,
     quantized: bool = False,
 ) -> Any:
-    """The network of a model with saved weights, strictly matched; with all its heads, or only those named."""
-    network = spec.build(tokenizer)
+    """The model with saved weights, strictly matched; with all its heads, or only those named."""
+    model = spec.build(tokenizer)
     if spec.learning in ("counting", "sweeping"):
-        network.load(load_file(weights) if spec.learning == "counting" else map_safetensors(weights)[1])
-        return network
+        model.load(load_file(weights) if spec.learning == "counting" else map_safetensors(weights)[1])
+        return model
     if heads is not None:
-        network = network.with_heads(heads)
-    return load_torch_weights(network, weights, quantized)
+        model = model.with_heads(heads)
+    return load_torch_weights(model, weights, quantized)
 
 
-def load_torch_weights(network: Any, weights: Path, quantized: bool) -> Any:
-    """Loads weights into a torch network; `quantized`: they are int8."""
+def load_torch_weights(model: Any, weights: Path, quantized: bool) -> Any:
+    """Load weights into a network; `quantized`: they are int8."""
     from safetensors.torch import load_file as load_tensors
 
     if quantized:
         from forebear.nn.quantized import quantize_layers
 
-        quantize_layers(network.encoder)
-    with deferred_interrupts():  # torch reports one that arrives within it as a corrupt file: a ValueError
+        quantize_layers(model.encoder)
+    with deferred_interrupts():  # else torch reports an interrupt as a corrupt file, a ValueError
         tensors = load_tensors(weights)
-    return network.load(tensors, file=str(weights)).eval()
+    return model.load(tensors, file=str(weights)).eval()
 
 
 def load_run_model(folder: RunFolder) -> tuple[Any, list[str]]:
-    """The trained network of any run, and notes for the user."""
+    """The trained model of a run, and notes for the user."""
     spec, is_quantized, task = folder.spec, "quantised" in folder.metadata, folder.task
     if spec.learning == "counting" and task is None:
         return load_counted_model(folder)
     weights, notes = folder.verified_weights()
     if task is None:
-        network = load_model(spec, folder.tokenizers, weights, folder.metadata.get("heads"), quantized=is_quantized)
+        model = load_model(spec, folder.tokenizers, weights, folder.metadata.get("heads"), quantized=is_quantized)
     elif spec.learning == "counting":
-        network = build_linear_model(spec, folder.tokenizer, task, folder.adaptation)
-        network.load(load_file(weights))
+        model = build_linear_model(spec, folder.tokenizer, task, folder.adaptation)
+        model.load(load_file(weights))
     else:
-        network = build_task_model(spec, folder.tokenizer, task, folder.adaptation)
-        network = load_torch_weights(network, weights, is_quantized)
-    return network, notes
+        model = build_task_model(spec, folder.tokenizer, task, folder.adaptation)
+        model = load_torch_weights(model, weights, is_quantized)
+    return model, notes
 
 
 def load_counted_model(folder: RunFolder) -> tuple[Any, list[str]]:
-    """The network of a counting run, and notes for the user."""
-    network, file = folder.spec.build(folder.tokenizer), folder.path / NGRAM_STORE_FILE
-    if not isinstance(network, NgramModel):
+    """The model of a counting run, and notes for the user."""
+    model, file = folder.spec.build(folder.tokenizer), folder.path / NGRAM_STORE_FILE
+    if not isinstance(model, NgramModel):
         weights, notes = folder.verified_weights()
         return load_model(folder.spec, folder.tokenizer, weights), notes
     weights_entry, notes = folder.metadata.get("weights"), []
@@ -88,17 +88,17 @@ def load_counted_model(folder: RunFolder) -> tuple[Any, list[str]]:
         notes.append(f"counting {step}: it knows the text up to there alone ({command})")
     if weights_entry is not None and file.exists():
         try:
-            table = NgramStore.open(file, weights_entry["sha256"])
-            if not _verification_mark(file).exists():  # reading all of it takes long: once for this very file
-                table.verify()
-                _mark_verified(file)
-            network.use_store(table, lambda: _memory_map_weights(folder))
+            store = NgramStore.open(file, weights_entry["sha256"])
+            if not verification_mark(file).exists():  # once per file: reading all of it takes long
+                store.verify()
+                mark_verified(file)
+            model.use_store(store, lambda: memory_map_weights(folder))
         except ForebearError as error:
             notes.append(f"{file} {error.message}: it is made again")
         else:
-            return network, notes
+            return model, notes
     weights, load_notes = folder.verified_weights()
-    network = load_model(folder.spec, folder.tokenizer, weights)
+    model = load_model(folder.spec, folder.tokenizer, weights)
     if weights_entry is not None and not load_notes:
-        save_ngram_store(network, folder)
-    return network, notes + load_notes
+        save_ngram_store(model, folder)
+    return model, notes + load_notes

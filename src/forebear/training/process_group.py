@@ -18,8 +18,8 @@ from forebear.training.worker_processes import (
     TORCHRUN_VARIABLES,
     LeaderConnection,
     WorkerPool,
-    answer_messages,
-    dismiss_workers,
+    stop_workers,
+    worker_loop,
 )
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class ProcessGroup:
         self.size, self.shard, self.connection = size, shard, connection
 
     def validate(self, model: str, learning: str, *, is_stateful: bool = False) -> None:
-        """Refuses models that several processes cannot train, such as those that carry a state from step to step."""
+        """Raise InputError for models that several processes cannot train, such as those with a state across steps."""
         if self.size == 1:
             return
         if is_stateful:
@@ -48,7 +48,7 @@ class ProcessGroup:
 
     @contextmanager
     def wrap_learner(self, learner: Learner) -> Iterator[Learner]:
-        """The learner of all processes, given the one of a single process."""
+        """The learner of all processes, from the learner of a single process."""
         if self.size == 1:
             yield learner
             return
@@ -78,8 +78,8 @@ SINGLE_PROCESS = ProcessGroup()
 def launch_processes(processes: int | None = None, *, shard: bool = False) -> Iterator[ProcessGroup | None]:
     """The processes of a command, started when they are needed.
 
-    Where torchrun or another program has started them already, those are used. None: this process was one of its
-    workers, and has finished.
+    If torchrun or another program has started them already, those are used. None: this process was one of its workers
+    and has finished.
     """
     if all(name in os.environ for name in TORCHRUN_VARIABLES):
         if processes is not None:
@@ -107,7 +107,7 @@ def launch_processes(processes: int | None = None, *, shard: bool = False) -> It
 def _torchrun_group(shard: bool) -> Iterator[ProcessGroup | None]:
     is_leader = os.environ["RANK"] == "0"
     if not is_leader:
-        _leave_signals_to_leader()  # before torch starts threads, which inherit it
+        _defer_signals_to_leader()  # before torch starts threads, which inherit the signal mask
     import torch.distributed as dist
 
     from forebear.training.distributed import TorchConnection, join_process_group
@@ -116,21 +116,21 @@ def _torchrun_group(shard: bool) -> Iterator[ProcessGroup | None]:
     connection = TorchConnection()
     try:
         if not is_leader:
-            answer_messages(connection)
+            worker_loop(connection)
             yield None
             return
         try:
             yield ProcessGroup(connection.size, shard=shard, connection=connection)
         except ForebearError:
-            dismiss_workers(connection)
+            stop_workers(connection)
             raise
-        dismiss_workers(connection)
+        stop_workers(connection)
     finally:
         dist.destroy_process_group()
 
 
-def _leave_signals_to_leader() -> None:
-    """Ctrl-C reaches all processes of a terminal: the leader saves and ends the workers, or they end after a while."""
+def _defer_signals_to_leader() -> None:
+    """Block the signals of Ctrl-C in a worker: the leader saves and stops it, else it exits after SHUTDOWN_GRACE."""
     signals = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
 

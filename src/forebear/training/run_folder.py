@@ -6,7 +6,7 @@ run.json             model, fields, recipe, data, versions, hardware, state, ste
 tokenizer.json       the tokenizer
 ledger.json          account of the text that was read and dropped
 weights.safetensors  the trained weights
-metrics.jsonl        training log, a line every few steps
+metrics.jsonl        training log
 card.md              the model card
 checkpoints/STEP/    checkpoints to resume from
 """
@@ -51,7 +51,7 @@ PACKAGES = ("numpy", "safetensors", "tokenizers", "torch")
 
 
 def library_versions() -> dict[str, str]:
-    """Versions of everything that can change a result."""
+    """Versions of all software that can change a result."""
     versions = {"forebear": __version__, "python": platform.python_version()}
     for name in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -78,7 +78,7 @@ RUN_FILE, METRICS_FILE, CARD_FILE, CHECKPOINTS_FOLDER = "run.json", "metrics.jso
 
 @contextlib.contextmanager
 def lock_folder(folder: Path, message: str) -> Iterator[None]:
-    """Locks a folder for this process, or raises an error with this message; the lock ends with the process."""
+    """Lock a folder for this process, or raise InputError with this message; the lock ends with the process."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -102,7 +102,7 @@ class RunFolder:
     def create(
         cls, path: Path, metadata: dict[str, Any], tokenizer: Tokenizer | TokenizerPair, ledger: dict[str, Any] | None
     ) -> RunFolder:
-        """Fills an empty folder; run.json is written last, and makes it a run.
+        """Create a run in an empty folder; run.json is written last.
 
         Entries that `metadata` lacks are added: tokenizer, start time, versions, hardware and state.
         """
@@ -124,7 +124,7 @@ class RunFolder:
                 if ledger is not None:
                     write_json(path / LEDGER_FILE, ledger)
                 run.save()
-        if isinstance(tokenizer, TokenizerPair):  # saves reading it again
+        if isinstance(tokenizer, TokenizerPair):  # cached, so that it is not read again
             run.tokenizer_pair = tokenizer
         else:
             run.tokenizer = tokenizer
@@ -153,12 +153,12 @@ class RunFolder:
         write_json(self.path / RUN_FILE, self.metadata)
 
     def update(self, **entries: Any) -> None:
-        """Adds or replaces entries of run.json."""
+        """Add or replace entries of run.json."""
         self.metadata |= entries
         self.save()
 
     def lock(self) -> contextlib.AbstractContextManager[None]:
-        """Locks the run for this process."""
+        """Lock the run for this process."""
         return lock_folder(self.path, "another process is training this run")
 
     @property
@@ -205,12 +205,12 @@ class RunFolder:
         return Adaptation(**self.metadata["adaptation"])
 
     def require_float_weights(self, message: str, verb: str) -> None:
-        """Refuses quantized runs; the hint names the run it was quantized from."""
+        """Raise InputError for a quantized run; the hint names the run it was quantized from."""
         if "quantised" in self.metadata:
             raise InputError(message, file=self.path, hint=f"{verb} {self.metadata['parent']}, which it was made of")
 
     def require_trainable(self) -> None:
-        """Refuses runs that cannot be trained."""
+        """Raise InputError for a run that cannot be trained."""
         self.require_float_weights("quantised: small integers cannot learn", "train or teach with")
 
     @property
@@ -227,8 +227,8 @@ class RunFolder:
         """The recorded recipe; the number of threads is chosen again if the number of processes has changed."""
         recipe = self.recipe
         is_default_threads = "threads" not in self.metadata.get("asked", {}).get("recipe", {})
-        is_same_count = self.metadata.get("processes", 1) == processes
-        return recipe if is_same_count or not is_default_threads else replace(recipe, threads=None)
+        same_process_count = self.metadata.get("processes", 1) == processes
+        return recipe if same_process_count or not is_default_threads else replace(recipe, threads=None)
 
     @property
     def checkpoints(self) -> CheckpointStore:
@@ -239,14 +239,16 @@ class RunFolder:
         return self.metadata["state"] == "finished"
 
     def publish_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Makes the weights of a checkpoint those of the run."""
+        """Copy the weights of a checkpoint to the run folder."""
         target = self.path / WEIGHTS_FILE
         with open(checkpoint.folder / WEIGHTS_FILE, "rb") as source, atomic_write(target) as target_file:
-            shutil.copyfileobj(source, target_file)  # not linked: damage to one file must not reach the other
+            shutil.copyfileobj(
+                source, target_file
+            )  # not linked, so that corruption of one file does not affect the other
         self.update(weights={"sha256": file_digest(target), "bytes": target.stat().st_size, "step": checkpoint.step})
 
     def verified_weights(self) -> tuple[Path, list[str]]:
-        """The verified weights file, falling back to the newest valid checkpoint, and notes for the user."""
+        """The weights file after verification, or that of the newest valid checkpoint, and notes for the user."""
         path, entry = self.path / WEIGHTS_FILE, self.metadata.get("weights")
         size = path.stat().st_size if path.is_file() else -1
         if entry is not None and size == entry["bytes"] and file_digest(path) == entry["sha256"]:
@@ -289,14 +291,14 @@ class MetricsLog:
             file.write(line + "\n")
 
     def truncate(self, step: int) -> None:
-        """Drops lines after this step, before training resumes from it."""
+        """Drop lines after this step, before training resumes from it."""
         lines = [line for line in self.read_lines() if line["step"] <= step]
         with atomic_write(self.path) as file:
             file.write("".join(json.dumps(line) + "\n" for line in lines).encode())
 
 
 def _rounded_for_json(value: Any) -> Any:
-    """Floats with seven digits; NaN and infinity as null, which JSON has no numbers for."""
+    """Round floats to seven digits; NaN and infinity, which JSON cannot represent, become null."""
     if isinstance(value, float):
         return float(f"{value:.7g}") if math.isfinite(value) else None
     return {name: _rounded_for_json(nested) for name, nested in value.items()} if isinstance(value, dict) else value
@@ -305,12 +307,12 @@ def _rounded_for_json(value: Any) -> Any:
 # --- List of runs ---
 
 MAX_SEARCH_DEPTH = 4  # levels of folders that are searched
-RUN_REMAINS = (CHECKPOINTS_FOLDER, METRICS_FILE, "tokenizer.json")  # two of them: a broken run without run.json
+PARTIAL_RUN_FILES = (CHECKPOINTS_FOLDER, METRICS_FILE, "tokenizer.json")  # two of them: a run that lost run.json
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """One run folder; `state` is finished, running, interrupted, begun, failed or broken (see `reason`)."""
+    """A run in the list; `state` is finished, running, interrupted, begun, failed or broken (see `reason`)."""
 
     folder: str
     state: str
@@ -349,12 +351,12 @@ def list_runs(folder: str | os.PathLike[str]) -> list[RunSummary]:
 
 
 def _find_run_folders(folder: Path, depth: int) -> Iterator[Path]:
-    """Folders that are runs or remains of one; their subfolders are not searched."""
+    """Folders of runs, also of partial ones without run.json; their subfolders are not searched."""
     try:
         names = {entry.name: entry for entry in os.scandir(folder)}
     except OSError:
         return
-    if RUN_FILE in names or sum(name in names for name in RUN_REMAINS) > 1:
+    if RUN_FILE in names or sum(name in names for name in PARTIAL_RUN_FILES) > 1:
         yield folder
     elif depth:
         for name, entry in sorted(names.items()):

@@ -9,7 +9,7 @@ from forebear.training.settings import Recipe
 
 DEFAULT_WARMUP = 100  # steps, or a tenth of a shorter run
 MIN_WARMUP = 10  # steps, or half of an even shorter run
-MIN_TIMED_SHARE = 0.02  # of the time budget: the minimum duration over which the speed is measured
+MIN_TIMED_FRACTION = 0.02  # of the time budget: the minimum duration over which the speed is measured
 MAX_COOLDOWN = 0.9  # of a run with a time budget
 
 
@@ -17,16 +17,16 @@ MAX_COOLDOWN = 0.9  # of a run with a time budget
 class Schedule:
     """Linear warmup, a constant learning rate and a linear cooldown to 0; or, with "root", decay as 1/√step.
 
-    The constant part does not depend on the end. So a run with a time budget fixes its number of steps late, from the
-    speed measured so far; from then on the schedule is a function of the step alone. A recipe of the same `steps`,
-    `warmup` and `fall` repeats the run exactly.
+    Before the cooldown the learning rate does not depend on the total number of steps. So a run with a time budget
+    fixes this number late, from the measured speed; from then on the schedule is a function of the step alone. A recipe
+    with the same `steps`, `warmup` and `fall` (start of the cooldown) repeats the run exactly.
     """
 
-    warmup: int
+    warmup: int  # steps
     total: int | None  # number of steps, once known
-    fall: int | None  # step at which the cooldown starts
+    cooldown_start: int | None  # step
     time: float | None  # time budget in seconds
-    cooldown: float
+    cooldown: float  # fraction of the run
     schedule: str | None = None
     timing_start: tuple[int, float] = (0, 0.0)  # step and seconds from which the speed is measured
 
@@ -34,8 +34,8 @@ class Schedule:
     def for_recipe(
         cls, recipe: Recipe, steps_per_epoch: int, seconds_per_step: float, tokens_per_step: int | None = None
     ) -> Schedule:
-        """The schedule of a recipe. A step may have fewer tokens than a batch could: rows are whole."""
-        total, fall, cooldown = recipe.steps, recipe.fall, recipe.cooldown
+        """The schedule of a recipe. A step may have fewer tokens than `batch`, as sequences are not split."""
+        total, cooldown_start, cooldown = recipe.steps, recipe.fall, recipe.cooldown
         if recipe.tokens is not None:
             total = max(1, round(recipe.tokens / (tokens_per_step or recipe.batch)))
         elif recipe.epochs is not None:
@@ -45,25 +45,25 @@ class Schedule:
         default_warmup = min(DEFAULT_WARMUP, max(estimated_steps // 10, min(MIN_WARMUP, estimated_steps // 2)))
         if total is None:  # speed must be measured before the cooldown
             cooldown = min(cooldown, MAX_COOLDOWN)
-        elif fall is None and recipe.schedule != "root":
-            fall = round(total * (1 - cooldown))
+        elif cooldown_start is None and recipe.schedule != "root":
+            cooldown_start = round(total * (1 - cooldown))
         warmup = default_warmup if recipe.warmup is None else recipe.warmup
-        return cls(warmup, total, fall, recipe.time, cooldown, recipe.schedule)
+        return cls(warmup, total, cooldown_start, recipe.time, cooldown, recipe.schedule)
 
     def fix_total_steps(self, step: int, seconds: float) -> None:
-        """With a time budget, fixes the number of steps when the cooldown has to start."""
+        """With a time budget, fix the number of steps when the cooldown has to start."""
         if self.total is not None or self.time is None or not step:
             return
-        cooldown_start = self.time * (1 - self.cooldown)
-        if not self.timing_start[0] and seconds >= cooldown_start / 2:
+        start_seconds = self.time * (1 - self.cooldown)
+        if not self.timing_start[0] and seconds >= start_seconds / 2:
             self.timing_start = step, seconds
-        if seconds >= cooldown_start:
+        if seconds >= start_seconds:
             steps, duration = step - self.timing_start[0], seconds - self.timing_start[1]
-            if duration < MIN_TIMED_SHARE * self.time and seconds < self.time:  # too few steps to measure
+            if duration < MIN_TIMED_FRACTION * self.time and seconds < self.time:  # too few steps to measure
                 return
             seconds_per_step = duration / steps if steps else seconds / step
             self.total = step + max(1, round((self.time - seconds) / seconds_per_step))
-            self.fall = None if self.schedule == "root" else step
+            self.cooldown_start = None if self.schedule == "root" else step
 
     def lr_fraction(self, step: int) -> float:
         """The learning rate of this step, as a fraction of the peak."""
@@ -71,9 +71,9 @@ class Schedule:
             return (step + 1) / self.warmup
         if self.schedule == "root":
             return (max(1, self.warmup) / (step + 1)) ** 0.5
-        if self.total is None or self.fall is None or step < self.fall:
+        if self.total is None or self.cooldown_start is None or step < self.cooldown_start:
             return 1.0
-        return max(0.0, (self.total - step) / max(1, self.total - self.fall))
+        return max(0.0, (self.total - step) / max(1, self.total - self.cooldown_start))
 
     def is_over(self, step: int) -> bool:
         return self.total is not None and step >= self.total
@@ -85,7 +85,8 @@ class Schedule:
         return min(1.0, seconds / self.time) if self.time else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        return {"warmup": self.warmup, "total": self.total, "fall": self.fall, "middle": list(self.timing_start)}
+        start, timing_start = self.cooldown_start, list(self.timing_start)
+        return {"warmup": self.warmup, "total": self.total, "fall": start, "middle": timing_start}
 
     @classmethod
     def from_dict(cls, state: dict[str, Any], recipe: Recipe) -> Schedule:
@@ -95,9 +96,9 @@ class Schedule:
 
 
 def is_eval_step(step: int, every: int | None) -> bool:
-    """Whether held-out text is evaluated after this step: every so many, or at growing intervals (20, 30, 45 …).
+    """Whether held-out text is evaluated after this step: after every `every`, or at growing intervals (20, 30, 45 …).
 
-    It depends on the step alone, as the best checkpoint must not depend on when a run was interrupted.
+    This depends on the step alone: the best checkpoint must not depend on when a run was interrupted.
     """
     if every:
         return step % every == 0

@@ -1,4 +1,4 @@
-"""Training settings (the recipe): budget, optimizer, evaluation, machine; nothing about a particular model."""
+"""Training settings (the recipe) of any model: budget, optimizer, evaluation, machine; and recipe files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from forebear.settings.units import parse_count, parse_duration
 
 MIN_MEMORY = 1 << 20  # bytes; less is probably a missing unit
 BUDGETS = ("time", "steps", "tokens", "epochs")
-# Of no effect on counting models, and on word vectors.
+# Settings without effect on counting models, and on word vectors.
 GRADIENT_SETTINGS = tuple("accumulate rate warmup schedule fall cooldown decay memory clip patience".split())
 GRADIENT_SETTINGS += ("device", "precision")
 TORCH_SETTINGS = ("accumulate", "decay", "memory", "clip", "patience", "device", "precision")
@@ -26,34 +26,34 @@ POSITIVE_SETTINGS = "batch accumulate rate clip evaluate_every patience keep thr
 class Recipe:
     """Budget (at most one of time, steps, tokens, epochs), optimizer, evaluation, machine; None: chosen by forebear."""
 
-    time: float | None = None  # seconds
+    time: float | None = None  # time budget in seconds
     steps: int | None = None
-    tokens: int | None = None
+    tokens: int | None = None  # training tokens
     epochs: float | None = None
 
-    batch: int = 4096  # tokens per step
-    accumulate: int = 1  # micro-batches per step (gradient accumulation)
-    rate: float = 1e-3
+    batch: int = 4096  # batch size: tokens per step (batch_tokens)
+    accumulate: int = 1  # gradient accumulation: micro-batches per step
+    rate: float = 1e-3  # peak learning rate (lr)
     warmup: int | None = None  # warmup steps
-    schedule: str | None = None  # "root": after the warmup it decays as 1/√step; else constant, then linear cooldown
-    fall: int | None = None  # the step at which the cooldown starts
-    cooldown: float = 0.4  # fraction of the run in which the rate falls to 0, without `fall`
+    schedule: str | None = None  # "root": inverse square root decay after the warmup; else constant, then cooldown
+    fall: int | None = None  # cooldown_start: the step at which the learning rate starts to decay linearly to 0
+    cooldown: float = 0.4  # fraction of the run with this decay, without `fall`
     decay: float = 0.1  # weight decay, of matrices
-    memory: float = 0.99  # Adam's β₂: a large one suits small batches
-    clip: float = 1.0
+    memory: float = 0.99  # Adam's beta2 (β₂): a large one suits small batches
+    clip: float = 1.0  # gradient clipping: the maximum gradient norm
 
     held_out: float = 0.05  # fraction of the text that is held out
-    evaluate_every: int | None = None  # steps; None: at growing intervals
-    patience: int | None = None  # evaluations without improvement after which to stop; None: never
-    save_every: float = 60.0  # seconds
-    keep: int = 2  # number of newest checkpoints, beside the best
+    evaluate_every: int | None = None  # evaluation interval in steps; None: growing intervals
+    patience: int | None = None  # early stopping after so many evaluations without improvement; None: never
+    save_every: float = 60.0  # checkpoint interval in seconds
+    keep: int = 2  # number of newest checkpoints that are kept, besides the best
 
-    seed: int = 0
+    seed: int = 0  # random seed
     device: str | None = None
     threads: int | None = None
     max_memory: int | None = None  # bytes for counting n-grams; the rest is spilled to disk
     precision: str | None = None
-    deterministic: bool | None = None  # word vectors: the same bits with any number of threads
+    deterministic: bool | None = None  # word vectors: bit-identical with any number of threads
 
     def __post_init__(self) -> None:
         budgets = [name for name in BUDGETS if getattr(self, name) is not None]
@@ -87,7 +87,7 @@ class Recipe:
 
 
 def merge_recipe(*layers: Mapping[str, Any]) -> Recipe:
-    """A recipe from layers of settings; later ones take precedence, and a later budget replaces any earlier one."""
+    """Merge layers of settings; later ones take precedence, and a later budget replaces any earlier one."""
     settings: dict[str, Any] = {}
     for layer in layers:
         values = {name: value for name, value in layer.items() if value is not None}
@@ -102,7 +102,7 @@ def merge_recipe(*layers: Mapping[str, Any]) -> Recipe:
 
 
 def _parse_value(name: str, field_type: str, value: Any) -> Any:
-    """Parses a setting as written by the user ("5m", "2M", "0.1")."""
+    """Parse a setting as written by the user ("5m", "2M", "0.1")."""
     if name in ("time", "save_every"):
         return parse_duration(value)
     if field_type.startswith("bool"):
@@ -132,7 +132,7 @@ def _flag_name(name: str) -> str:
 
 
 def read_toml(file: str | Path, example: str) -> dict[str, Any]:
-    """A TOML file of settings; `example` is the hint of its errors."""
+    """Read a TOML file of settings; `example` is the hint of its errors."""
     try:
         with open(file, "rb") as stream:
             return tomllib.load(stream)
@@ -143,7 +143,7 @@ def read_toml(file: str | Path, example: str) -> dict[str, Any]:
 
 
 def read_recipe(file: str | Path, known_keys: Iterable[str]) -> dict[str, Any]:
-    """A recipe file: TOML with `known_keys` at the top level and tables `fields` and `recipe`."""
+    """Read a recipe file: TOML with `known_keys` at the top level and tables `fields` and `recipe`."""
     example = "write milestone = 'gpt2', size = 'tiny', and tables [fields] and [recipe]"
     content = read_toml(file, example)
     allowed_keys = [*known_keys, "fields", "recipe"]

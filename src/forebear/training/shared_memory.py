@@ -1,7 +1,7 @@
-"""Training with several processes of one machine that share weights, gradients and moments in memory.
+"""Training with several processes of one machine that share weights, gradients and optimizer state in memory.
 
-No tensors are sent. In a step every process writes its gradients to shared memory, sums those of its slice in the
-order of the processes, as one process would sum those of its micro-batches, and updates its slice of the weights.
+No tensors are sent. In a step each process writes its gradients to shared memory, sums the gradients of its slice of
+the weights over the processes, in the order in which one process would sum its micro-batches, and updates this slice.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from forebear.training.distributed import StepResult, TrainStep, split_in_order
 from forebear.training.gradient_learner import AdamW, GradientLearner, MicroBatch
 from forebear.training.worker_processes import PipeConnection, WorkerPool
 
-ALIGNMENT = 16  # numbers of a SIMD register, or more: tensors and slices start at a multiple of it
+ALIGNMENT = 16  # numbers; at least a SIMD register: tensors and slices start at a multiple of it
 
 
 class SharedMemorySync:
-    """Weights and gradients of the processes of one machine, on its processor; see `GradientSync`."""
+    """Weights and gradients of the processes of one machine, on CPU; see `GradientSync`."""
 
     def __init__(self, connection: WorkerPool | PipeConnection, learner: GradientLearner) -> None:
         self.connection, self.learner = connection, learner
@@ -36,7 +36,7 @@ class SharedMemorySync:
             os.ftruncate(descriptor, num_bytes)
             connection.send_file(descriptor)
         buffer = torch.frombuffer(mmap.mmap(descriptor, num_bytes), dtype=torch.float32)
-        os.close(descriptor)  # the mapping stays
+        os.close(descriptor)  # the mapping remains valid
         views: list[dict[str, Tensor]] = []
         start = 0
         for section in sections:
@@ -47,7 +47,6 @@ class SharedMemorySync:
         self.weights, self.means, self.squares, *self.process_gradients = views  # gradients of each process
 
     def sync_state(self) -> None:
-        """Gives all processes the weights and the optimizer state of the leader."""
         learner, is_leader = self.learner, self.connection.rank == 0
         leader_state = learner.optimizer.state_tensors() if is_leader else {}
         for name, value in learner.model.tensors().items() if is_leader else ():
@@ -59,14 +58,13 @@ class SharedMemorySync:
         if is_leader:
             learner.optimizer.load(leader_state)
         counts = {name: float(count) for name, count in state["step"].items()}
-        counts = self.connection.all_merge(counts, lambda processes: processes[0])
+        counts = self.connection.all_gather_merge(counts, lambda processes: processes[0])
         for name, count in state["step"].items():
             count.fill_(counts[name])
-        # An optimizer of the local slice; it shares its step counts with that of all parameters, which is saved.
+        # The optimizer of the local slice shares step counts with that of all parameters, which is saved.
         recipe, weights = learner.recipe, self._slices({name: self.weights[name] for name in state["step"]})
-        self.slice_optimizer = AdamW(
-            weights, weight_decay=recipe.decay, beta2=recipe.memory, lr_scales=learner.lr_scales
-        )
+        lr_scales = learner.lr_scales
+        self.slice_optimizer = AdamW(weights, weight_decay=recipe.decay, beta2=recipe.memory, lr_scales=lr_scales)
         self.slice_optimizer.state = {
             "step": {name: state["step"][name] for name in weights},
             "exp_avg": self._slices(self.means),
@@ -75,11 +73,11 @@ class SharedMemorySync:
         self.gradient_slices = [self._slices(gradients) for gradients in self.process_gradients]
 
     def _slices(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The slice of each tensor for this process, if not empty; that of a matrix has one row, so that it decays.
+        """The slice of each tensor for this process, if not empty; of matrices as one row, so that they decay.
 
         Slices start at a multiple of ALIGNMENT: the last numbers, which do not fill a SIMD register, are computed
-        differently, and must be the same ones as in the whole tensor. The leader has a part of every tensor, as it
-        counts the steps of all.
+        differently, and must be the same as in the full tensor. The leader has a slice of every tensor, as it counts
+        the steps of all.
         """
         slices: dict[str, Tensor] = {}
         for name, tensor in tensors.items():
@@ -93,7 +91,7 @@ class SharedMemorySync:
         return split_in_order(micro_batches, self.connection.size)
 
     def compute_gradients(self, message: TrainStep) -> StepResult | None:
-        """Computes the gradients of this process and writes them to shared memory."""
+        """Compute the gradients of this process and write them to shared memory."""
         losses = self.learner.accumulate_gradients(message.micro_batches, message.counts, message.step)
         if losses is None:
             return None
@@ -109,27 +107,26 @@ class SharedMemorySync:
         return losses, names
 
     @torch.no_grad()
-    def apply_gradients(self, names: set[str], rate: float) -> bool:
-        """Takes a step with the gradients of all processes, if they are finite."""
+    def apply_gradients(self, names: set[str], lr: float) -> bool:
         local_names = [name for name in self.slice_optimizer.parameters if name in names]
         sums = [self.gradient_slices[0][name] for name in local_names]
         for slices in self.gradient_slices[1:]:
             torch._foreach_add_(sums, [slices[name] for name in local_names])  # pyright: ignore[reportPrivateImportUsage]
-        self.connection.all_merge(None, lambda processes: None)  # a barrier: afterwards all sums are complete
+        self.connection.all_gather_merge(None, lambda processes: None)  # a barrier: now all sums are complete
         gradients = [gradient for name, gradient in self.process_gradients[0].items() if name in names]
         norm = torch.nn.utils.get_total_norm(gradients)
         if not torch.isfinite(norm):
             return False
-        # As torch clips, but not in place: others may still be reading the sums.
+        # As torch clips, but not in place: other processes may still read the sums.
         clipped = torch._foreach_mul(sums, (self.learner.recipe.clip / (norm + 1e-6)).clamp(max=1.0))  # pyright: ignore[reportPrivateImportUsage]
         for name, gradient in zip(local_names, clipped, strict=True):
             self.slice_optimizer.parameters[name].grad = gradient
-        self.slice_optimizer.step(rate)
+        self.slice_optimizer.step(lr)
         self.slice_optimizer.zero_grad()
         return True
 
     def gather_state(self) -> None:
-        """Nothing to do: every process has all of the state."""
+        """Do nothing: every process has the full state."""
 
 
 def _aligned_size(tensor: Tensor) -> int:

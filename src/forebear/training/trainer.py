@@ -28,25 +28,25 @@ from forebear.training.run_folder import METRICS_FILE, MetricsLog, RunFolder
 from forebear.training.schedule import Schedule, is_eval_step
 from forebear.training.settings import Recipe
 
-# --- Ctrl-C: the loop finishes its step and saves; a second one ends the process at once ---
+# --- Ctrl-C: the loop finishes its step and saves; a second Ctrl-C exits immediately ---
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 MIN_SIGNAL_GAP = 0.5  # seconds; signals closer together count as one
 
 
 class SignalGuard(contextlib.AbstractContextManager["SignalGuard"]):
-    """Notices SIGINT and SIGTERM while it is open; outside the main thread it does nothing.
+    """Records SIGINT and SIGTERM while it is open; outside the main thread it does nothing.
 
-    Python handles signals only between two of its own instructions, and one step of a large network can be a single
-    instruction for minutes. So a thread listens too, and ends the process at the second signal. Saving is atomic, so a
-    sudden end is safe.
+    Python handles signals between two bytecode instructions, and one step of a large network can be a single
+    instruction for minutes. So a thread also listens and ends the process at the second signal. Saving is atomic, so
+    this loses no checkpoint.
     """
 
     def __init__(self) -> None:
         self.is_requested = False
         self._previous_handlers: dict[signal.Signals, Any] = {}
         self._sockets: tuple[socket.socket, socket.socket] | None = None
-        self._previous_wakeup_fd = -1  # such as that of an event loop
+        self._previous_wakeup_fd = -1  # for example of an event loop
 
     def __enter__(self) -> SignalGuard:
         if threading.current_thread() is threading.main_thread():
@@ -64,7 +64,7 @@ class SignalGuard(contextlib.AbstractContextManager["SignalGuard"]):
             signal.signal(signal_number, handler)
         if self._sockets is not None:
             signal.set_wakeup_fd(self._previous_wakeup_fd)
-            self._sockets[1].close()  # which ends the thread
+            self._sockets[1].close()  # ends the thread
 
     def _on_signal(self, signal_number: int, frame: FrameType | None) -> None:
         self.is_requested = True
@@ -120,7 +120,7 @@ class ProgressReport:
 
 
 class TrainingCallback:
-    """Receives progress, notes and stages of a run; this one ignores them."""
+    """Receives progress, notes and stages of a run; the methods do nothing."""
 
     def on_progress(self, report: ProgressReport) -> None: ...
 
@@ -142,16 +142,16 @@ class _LoopState:
     recent: dict[str, list[float]] = field(default_factory=dict)  # losses since the last line of metrics.jsonl
     clipped: int = 0  # steps with a clipped gradient
     largest: float = 0.0  # the largest gradient norm
-    notes: list[str] = field(default_factory=list)  # shown so far
+    notes: list[str] = field(default_factory=list)  # shown to the user so far
 
 
 class Trainer:
     """Trains one run from its newest checkpoint, or from the start, to the end.
 
     Args:
-        single_pass: The text is read once.
-        keep_last: The last weights are kept, not the best ones.
-        by_epoch: Held-out text is evaluated at the end of each epoch.
+        single_pass: Stop after one pass over the text.
+        keep_last: Keep the last weights, not the best ones.
+        by_epoch: Evaluate held-out text at the end of each epoch.
         unigram_loss: Held-out loss of a unigram model, for diagnostics.
         evaluate_task: Evaluates held-out examples of a task.
     """
@@ -185,7 +185,7 @@ class Trainer:
         self.save_seconds = 0.0  # duration of the last save
 
     def run(self) -> None:
-        """Trains to the end or until interrupted; the run folder, locked by the caller, gets the best weights."""
+        """Train until the end or an interrupt; the best weights are written to the run folder, locked by the caller."""
         with SignalGuard() as interruption:
             try:
                 self._begin()
@@ -198,10 +198,8 @@ class Trainer:
     def _loop(self, interruption: SignalGuard) -> None:
         self.folder.update(state="training")
         self.started_at = time.monotonic() - self.state.seconds
-        default_lr = self.folder.spec.default_recipe().get("rate")
-        diagnostics = Diagnostics(
-            self.unigram_loss, self.schedule.warmup, self.steps_per_epoch, self._note_once, default_lr
-        )
+        warmup, default_lr = self.schedule.warmup, self.folder.spec.default_recipe().get("rate")
+        diagnostics = Diagnostics(self.unigram_loss, warmup, self.steps_per_epoch, self._note_once, default_lr)
         while not self._is_over():
             self._step(diagnostics)
             self.state.seconds = time.monotonic() - self.started_at
@@ -265,7 +263,7 @@ class Trainer:
         diagnostics.check_gradient(self.state.step, clipping.get("largest_gradient", 0.0), self.recipe.clip)
 
     def _evaluate_and_report(self, diagnostics: Diagnostics) -> None:
-        """Evaluates, writes a line of metrics.jsonl and reports progress, each when it is due."""
+        """Evaluate, write a line of metrics.jsonl and report progress, each when due."""
         step, is_over = self.state.step, self._is_over()
         rate = self.recipe.rate * self.schedule.lr_fraction(step - 1)
         held_out, is_best = None, False
@@ -306,7 +304,7 @@ class Trainer:
         self.callback.on_progress(report)
 
     def evaluate(self) -> dict[str, float]:
-        """The mean loss of each target on the same few batches of held-out text each time."""
+        """The mean loss of each target on a few batches of held-out text, always the same ones."""
         sums, counts = Counter[str](), Counter[str]()
         steps = min(MAX_EVAL_BATCHES, -(-MAX_EVAL_TOKENS // self.recipe.batch)) if len(self.split.held_out) else 0
         steps = min(steps, self.objective.steps(self.split.held_out, self.recipe.batch))
@@ -331,13 +329,13 @@ class Trainer:
         return False
 
     def _note_once(self, kind: str, message: str) -> None:
-        """Emits one note of each kind in a run, however often it is resumed."""
+        """Emit at most one note of each kind per run, even if it is resumed."""
         if not any(note.startswith(f"{kind}: ") for note in self.state.notes):
             self.state.notes.append(f"{kind}: {message}")
             self.callback.on_note(f"{kind}: {message}")
 
     def _forward_notes(self) -> None:
-        """Forwards notes of the learner that were not shown before."""
+        """Forward notes of the learner that were not shown before."""
         while self.learner.notes:
             message = self.learner.notes.pop(0)
             if message not in self.state.notes:
@@ -359,9 +357,8 @@ class Trainer:
         start = time.monotonic()
         state: dict[str, Any] = {"position": self.state.__dict__, "pace": self.schedule.to_dict()}
         checkpoint = self.folder.checkpoints.save(self.state.step, state, self.learner.save)
-        self.folder.checkpoints.prune(
-            self.recipe.keep, {self.state.best_step} if self.state.best is not None else set()
-        )
+        protected_steps = set[int]() if self.state.best is None else {self.state.best_step}
+        self.folder.checkpoints.prune(self.recipe.keep, protected_steps)
         self.last_save_at = time.monotonic()
         self.save_seconds = self.last_save_at - start
         return checkpoint
@@ -374,18 +371,13 @@ class Trainer:
 
     def _finish(self) -> None:
         self.state.seconds = time.monotonic() - self.started_at  # includes the last evaluation, which smooths counts
-        best_checkpoint = self._save()
-        if self.state.best is not None and self.state.best_step != best_checkpoint.step:
-            best_checkpoints = [
-                item for item in self.folder.checkpoints.list_all() if item.step == self.state.best_step
-            ]
-            error = best_checkpoints[0].find_corruption() if best_checkpoints else "is gone"
-            if error is None:
-                best_checkpoint = best_checkpoints[0]
-            else:
-                message = (
-                    f"the best checkpoint, of step {self.state.best_step:,}, {error}: the last one is kept instead"
-                )
+        best_checkpoint, best_step = self._save(), self.state.best_step
+        if self.state.best is not None and best_step != best_checkpoint.step:
+            saved = next((item for item in self.folder.checkpoints.list_all() if item.step == best_step), None)
+            error = "is gone" if saved is None else saved.find_corruption()
+            best_checkpoint = best_checkpoint if saved is None or error else saved
+            if error:
+                message = f"the best checkpoint, of step {best_step:,}, {error}: the last one is kept instead"
                 self._note_once("not the best", message)
         if self._is_out_of_patience() and not self.schedule.is_over(self.state.step):
             of_total = "" if self.schedule.total is None else f" of {self.schedule.total:,}"
@@ -393,6 +385,7 @@ class Trainer:
             message = f"at step {self.state.step:,}{of_total}, no better for {evaluations}; "
             self._note_once(STOPPED_EARLY, f"{message}the weights of step {best_checkpoint.step:,} are kept")
         self.folder.publish_checkpoint(best_checkpoint)
+        gradients = {"clipped": self.state.clipped, "largest": self.state.largest}
         self.folder.update(
             state="trained",
             step=self.state.step,
@@ -401,14 +394,10 @@ class Trainer:
             pace=self.schedule.to_dict(),
             best_step=best_checkpoint.step,
             held_out_loss=self.state.best,
-            **(
-                {"gradients": {"clipped": self.state.clipped, "largest": self.state.largest}}
-                if self.state.largest
-                else {}
-            ),
+            **({"gradients": gradients} if self.state.largest else {}),
             notes=[*self.folder.metadata.get("notes", []), *self.state.notes],
         )
-        self.folder.checkpoints.prune(1, set())  # last: after a kill, resuming would finish the run again
+        self.folder.checkpoints.prune(1, set())  # last: if it is killed before, resuming repeats this method
 
 
 def _token_loss(losses: dict[str, float]) -> float | None:

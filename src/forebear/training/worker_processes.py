@@ -1,7 +1,7 @@
-"""Worker processes of a training: started, connected to the leader by pipes, and their main loop.
+"""Worker processes of a training: their start, their connection to the leader by pipes, and their main loop.
 
 The first process (the leader, rank 0) has the training loop, the run folder and the text. It sends messages to the
-others (the workers), which perform and answer them one by one.
+others (the workers), which execute them and reply, one by one.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 WORKER_PROGRAM = (
     "import sys; from forebear.training.worker_processes import run_worker; run_worker(*map(int, sys.argv[1:]))"
 )
-EXIT_TIMEOUT = 10  # seconds that a process may take to end
+EXIT_TIMEOUT = 10  # seconds that a process may take to exit
 LOST_HINT = "often a lack of memory: the same command goes on from the last checkpoint, also with fewer --processes"
 TORCHRUN_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-SHUTDOWN_GRACE = 25  # seconds in which the leader may save and end the workers after a signal to all processes
+SHUTDOWN_GRACE = 25  # seconds in which the leader may save and stop the workers after a signal to all processes
 
-Merge = Callable[[list[Any]], Any]
+MergeFn = Callable[[list[Any]], Any]
 
 
 # --- Connection between the processes ---
@@ -42,7 +42,7 @@ Merge = Callable[[list[Any]], Any]
 
 @dataclass(frozen=True)
 class WorkerFailure:
-    """The answer of a worker whose work raised an error."""
+    """The answer of a worker that raised an error."""
 
     error: Exception
 
@@ -58,24 +58,22 @@ class ProcessConnection(Protocol):
     local_rank: int
     local_size: int
 
-    def all_merge(self, value: Any, merge: Merge) -> Any:
-        """The values of all processes, in the order of ranks, as merged by the leader; also a barrier."""
-        ...
+    def all_gather_merge(self, value: Any, merge: MergeFn) -> Any:
+        """Gather the values of all processes, in the order of ranks, merge them in the leader; also a barrier."""
 
 
 class LeaderConnection(ProcessConnection, Protocol):
     """The leader's end of the connection."""
 
     def send(self, messages: Sequence[Any]) -> None:
-        """Sends each worker its message, in the order of ranks."""
-        ...
+        """Send each worker its message, in the order of ranks."""
 
     def receive_answers(self) -> list[Any]:
-        """One answer of each worker; raises the error of one that failed or died."""
+        """One answer of each worker; raise the error of a worker that failed or died."""
         ...
 
     def failure_cause(self, error: Exception) -> Exception:
-        """The likely cause of an error in an operation of all processes."""
+        """The likely cause of an error in a collective operation."""
         ...
 
 
@@ -90,7 +88,7 @@ class WorkerConnection(ProcessConnection, Protocol):
 class WorkerPool:
     """The leader's end of pipes to workers, which it starts as fresh interpreters.
 
-    Each has its own session, so that Ctrl-C does not reach it. If this process dies, they end.
+    Each has its own session, so that Ctrl-C does not reach it. They exit if this process dies.
     """
 
     rank = local_rank = 0
@@ -129,13 +127,13 @@ class WorkerPool:
                 answers[index] = self._receive(index)
         return [answers[index] for index in sorted(answers)]
 
-    def all_merge(self, value: Any, merge: Merge) -> Any:
+    def all_gather_merge(self, value: Any, merge: MergeFn) -> Any:
         merged = merge([value, *self.receive_answers()])
         self.send([merged] * (self.size - 1))
         return merged
 
     def send_file(self, descriptor: int) -> None:
-        """Gives all workers an open file."""
+        """Send an open file to all workers."""
         for connection, process in zip(self.connections, self.processes, strict=True):
             send_handle(connection, descriptor, process.pid)
 
@@ -148,9 +146,9 @@ class WorkerPool:
         return error
 
     def close(self, timeout: float = EXIT_TIMEOUT) -> None:
-        """Ends the workers when they have finished their message, or after `timeout` seconds."""
+        """Stop the workers after their current message, or kill them after `timeout` seconds."""
         if timeout:
-            dismiss_workers(self)
+            stop_workers(self)
         for process in self.processes:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(timeout)
@@ -191,7 +189,7 @@ class PipeConnection:
     def answer(self, value: Any) -> None:
         self.connection.send_bytes(pickle.dumps(value, protocol=5))
 
-    def all_merge(self, value: Any, merge: Merge) -> Any:
+    def all_gather_merge(self, value: Any, merge: MergeFn) -> Any:
         self.answer(value)
         return self.receive()
 
@@ -201,7 +199,7 @@ class PipeConnection:
 
 
 def _exit_with_leader(pipe: int) -> None:
-    """Ends this process when the other end of its pipe is closed, also in the middle of a long step."""
+    """Exit when the other end of the pipe is closed, even during a long step."""
     poll = select.poll()
     poll.register(pipe, getattr(select, "POLLRDHUP", select.POLLHUP))
     poll.poll()
@@ -213,17 +211,17 @@ def _exit_with_leader(pipe: int) -> None:
 
 def run_worker(pipe: int, rank: int, size: int) -> None:
     """The main function of a worker of a `WorkerPool`."""
-    answer_messages(PipeConnection(pipe, rank, size))
+    worker_loop(PipeConnection(pipe, rank, size))
 
 
-def answer_messages(connection: WorkerConnection) -> None:
-    """Performs messages of the leader until one is None; a failure is reported to the leader and ends this process."""
+def worker_loop(connection: WorkerConnection) -> None:
+    """Execute messages of the leader until one is None; report a failure to the leader and exit."""
     sync: GradientSync | None = None
     try:
         while (message := connection.receive()) is not None:
-            if not hasattr(message, "perform"):
+            if not hasattr(message, "execute"):
                 raise TypeError(f"nobody knows what to do with {message!r}")
-            sync, answer = message.perform(connection, sync)
+            sync, answer = message.execute(connection, sync)
             connection.answer(answer)
     except (EOFError, OSError):  # the leader is gone
         raise SystemExit(1) from None
@@ -235,6 +233,6 @@ def answer_messages(connection: WorkerConnection) -> None:
         raise SystemExit(1) from None
 
 
-def dismiss_workers(connection: LeaderConnection) -> None:
+def stop_workers(connection: LeaderConnection) -> None:
     with suppress(ForebearError):  # a lost process needs no message
         connection.send([None] * (connection.size - 1))

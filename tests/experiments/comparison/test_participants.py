@@ -6,7 +6,12 @@ from pathlib import Path
 import pytest
 
 from forebear.errors import InputError
-from forebear.experiments.comparison.participants import ablation_origins, comparison_rows, rows_for_task, run_origins
+from forebear.experiments.comparison.participants import (
+    ablation_participants,
+    participants_for_task,
+    run_participants,
+    select_participants,
+)
 from forebear.experiments.plan import plan_pretraining
 from forebear.registry import model_spec, text_models
 from small_runs import train_small_run
@@ -15,7 +20,7 @@ TEXT = ["book.txt"]
 
 
 def comparison_origins(texts=TEXT, given=(), only=None, ablate=(), sizes=None, tokenizer=None):
-    return comparison_rows(texts, given, only, ablate, sizes or {}, tokenizer)
+    return select_participants(texts, given, only, ablate, sizes or {}, tokenizer)
 
 
 def test_comparison_takes_all_models_or_those_named():
@@ -28,13 +33,13 @@ def test_comparison_takes_all_models_or_those_named():
 def test_hmm_takes_part_in_tagging_and_elsewhere_only_by_name():
     all_origins = comparison_origins()
     assert [
-        origin.title for origin in rows_for_task(all_origins, "tagging", ()) if origin.name in ("ngram", "hmm")
+        origin.title for origin in participants_for_task(all_origins, "tagging", ()) if origin.name in ("ngram", "hmm")
     ] == [
         "N-gram, linear",
         "HMM",
     ]
-    assert "hmm" not in [origin.name for origin in rows_for_task(all_origins, "classification", ())]
-    named = rows_for_task(comparison_origins(only=["hmm", "ngram"]), "classification", ["hmm", "ngram"])
+    assert "hmm" not in [origin.name for origin in participants_for_task(all_origins, "classification", ())]
+    named = participants_for_task(comparison_origins(only=["hmm", "ngram"]), "classification", ["hmm", "ngram"])
     assert [origin.title for origin in named] == ["HMM, linear", "N-gram, linear"]
 
 
@@ -43,7 +48,7 @@ def test_comparison_without_text_takes_the_ngram_and_given_runs(tmp_path: Path):
     ngram, given_run = comparison_origins(texts=[], given=[str(run)])
     assert (ngram.name, ngram.run_folder) == ("ngram", "")
     assert (given_run.name, given_run.title, given_run.milestone) == ("ngram-2", "BERT (ngram-2)", "bert")
-    assert [origin.name for origin in run_origins([str(run), str(run)], [])] == ["ngram", "ngram-2"]
+    assert [origin.name for origin in run_participants([str(run), str(run)], [])] == ["ngram", "ngram-2"]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +65,7 @@ def test_comparison_without_text_takes_the_ngram_and_given_runs(tmp_path: Path):
         ({"given": ["nowhere"]}, "there is no such run"),
     ],
 )
-def test_invalid_comparison_rows_are_refused(arguments, message):
+def test_invalid_select_participants_are_refused(arguments, message):
     with pytest.raises(InputError, match=message):
         comparison_origins(**arguments)
 
@@ -73,7 +78,7 @@ def fields_of(origin) -> dict:
 
 
 def test_each_ablation_changes_one_field_of_the_full_model():
-    full, nsp, whole_words, from_scratch = ablation_origins(["nsp", "whole-words", "pretraining"], None, None)
+    full, nsp, whole_words, from_scratch = ablation_participants(["nsp", "whole-words", "pretraining"], None, None)
     full_fields = fields_of(full)
     assert full_fields["tokenizer"] == "wordpiece"
     changed = [
@@ -86,7 +91,7 @@ def test_each_ablation_changes_one_field_of_the_full_model():
 
 
 def test_left_to_right_ablation_is_gpt_with_the_shape_of_bert():
-    full, direction = ablation_origins(["direction"], "laptop", None)
+    full, direction = ablation_participants(["direction"], "laptop", None)
     full_fields, other_fields = fields_of(full), fields_of(direction)
     for name in ("width", "depth", "heads", "context", "inner", "dropout", "tokenizer"):
         assert other_fields[name] == full_fields[name]

@@ -23,8 +23,18 @@ from forebear.data.labeled.labeled_source import LabeledSource, labeled_source
 from forebear.data.source import TextSource, is_corpus
 from forebear.embeddings.evaluation import read_word_eval_file
 from forebear.errors import ForebearError, InputError, UserInterrupt
-from forebear.experiments.comparison import participants, trials, verdict
+from forebear.experiments.comparison import trials, verdict
 from forebear.experiments.comparison.compressors import compression_baselines, first_words, split_text
+from forebear.experiments.comparison.participants import (
+    REFERENCE_MODEL,
+    Participant,
+    model_names,
+    participants_for_task,
+    read_splits,
+    select_participants,
+    task_from_train,
+    with_test_split,
+)
 from forebear.experiments.comparison.report import task_comparison_page, text_comparison_page
 from forebear.experiments.comparison.results import (
     Comparison,
@@ -38,7 +48,7 @@ from forebear.experiments.comparison.results import (
 )
 from forebear.experiments.comparison.trials import LineCallback, TaskTrialSpec, TextTrialSpec
 from forebear.experiments.run_evaluation import MAX_EVAL_BYTES, leaked_splits
-from forebear.experiments.unused_settings import UNUSED_BY_LEARNER, settings_kind
+from forebear.experiments.unused_settings import UNUSED_BY_LEARNER, learner_kind_for
 from forebear.registry import LINEAGE, model_spec
 from forebear.settings.units import format_duration, parse_duration
 from forebear.tasks.baselines import task_baseline
@@ -52,7 +62,7 @@ if TYPE_CHECKING:
 COMPARISON_FILE, COMPARISON_PAGE = "comparison.json", "comparison.html"
 RUNS_FOLDER, TASKS_FOLDER = "runs", "tasks"  # of pre-trained and of adapted runs
 DEFAULT_TIME = "2m"  # training time of each model, by default
-MAX_SIZE_DIFFERENCE = 0.01  # relative: a larger difference of held-out bytes between tokenizers gets a note
+MAX_SIZE_DIFFERENCE = 0.01  # relative difference of held-out bytes between tokenizers; a larger one is noted
 
 # Called with model name, seed, and a line of the training log or the result of the trial.
 TrialCallback = Callable[[str, int, dict[str, Any] | TextTrial | TaskTrial], object]
@@ -94,7 +104,7 @@ def compare(
 
 
 def _text_source(texts: PathLike | Sequence[PathLike], source: TextSource | None) -> TextSource:
-    """The source with these texts; standard input is refused."""
+    """The source with these texts. Raise InputError for standard input."""
     paths = (texts,) if isinstance(texts, str | os.PathLike) else tuple(texts)
     source = replace(source or TextSource(()), paths=tuple(os.fspath(path) for path in paths))
     if any(path in STDIN for path in source.paths):
@@ -128,7 +138,7 @@ def _comparison_folder(to: PathLike, runs: str) -> Iterator[Path]:
 def _comparison_settings(
     source: TextSource, trial: TextTrialSpec, seeds: list[int], sizes: Mapping[str, str], **others: Any
 ) -> dict[str, Any]:
-    """Everything that results depend on, as read back from comparison.json."""
+    """Everything that results depend on, after a round trip through JSON."""
     settings = {
         **trial.settings,
         "budget": format_duration(trial.settings["time"]) if source.paths else "",
@@ -147,7 +157,7 @@ def _comparison_settings(
 
 
 def _read_comparison(comparison_type: type[ComparisonT], folder: Path) -> tuple[ComparisonT | None, dict[str, Any]]:
-    """The comparison in the folder and its JSON, {} if it is missing or corrupt; runs are kept either way."""
+    """The comparison in the folder and its JSON, {} if that is missing or corrupt."""
     data: Any = {}
     with suppress(OSError, ValueError):
         data = json.loads((folder / COMPARISON_FILE).read_text("utf-8"))
@@ -169,7 +179,7 @@ def _refuse_other_comparison(folder: Path, data: str) -> None:
     raise InputError(f"holds a comparison on {data} or with other settings", file=folder, hint=hint)
 
 
-def _machine_facts(command: str) -> dict[str, Any]:
+def _environment(command: str) -> dict[str, Any]:
     hardware = run_folder.hardware_info()
     machine = f"{hardware['cores']} cores of {hardware['processor']}"
     return {"machine": machine, "forebear": __version__, "command": command}
@@ -177,7 +187,7 @@ def _machine_facts(command: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _PlannedRow:
-    """A row of a comparison, how its trials are run, and whether the result of one is still in its run folder."""
+    """A row of a comparison, with functions that run a trial and check that its result is still in the run folder."""
 
     row: ComparisonRow  # without trials
     seeds: list[int]
@@ -189,10 +199,10 @@ def _run_trials(
     comparison: ComparisonT,
     folder: Path,
     planned_rows: Sequence[_PlannedRow],
-    conclude: Callable[[ComparisonT], ComparisonT],
+    summarize: Callable[[ComparisonT], ComparisonT],
     on_progress: TrialCallback | None,
 ) -> ComparisonT:
-    """Run the trials without a valid result; after each, draw conclusions and write the comparison."""
+    """Run the trials without a valid result; after each, summarize and write the comparison."""
     report: TrialCallback = on_progress or (lambda name, seed, event: None)
     try:
         for planned in planned_rows:
@@ -202,10 +212,10 @@ def _run_trials(
                 if any(trial.seed == seed and trial.finished and planned.is_valid(trial) for trial in row.trials):
                     continue
                 trial = planned.run_trial(seed, partial(report, name, seed))
-                comparison = conclude(comparison.with_row(row.with_trial(trial)))
+                comparison = summarize(comparison.with_row(row.with_trial(trial)))
                 report(name, seed, trial)
                 _write_comparison(comparison, folder)
-        comparison = conclude(comparison.with_fields(finished=True))
+        comparison = summarize(comparison.with_fields(finished=True))
     except KeyboardInterrupt as error:
         num_finished = sum(trial.finished for row in comparison.rows for trial in row.trials)
         message = f"interrupted; {num_finished} finished, and what was begun is kept"
@@ -251,7 +261,7 @@ def compare_on_text(
 ) -> TextComparison:
     """Train each model for the same time with each seed, and compare bits per byte of held-out text.
 
-    Called again with the same settings, it resumes; a model that failed is a row with its error, and is tried again.
+    A second call with the same settings resumes. A model that failed is a row with its error, and is run again.
 
     Args:
         to: Folder of the results: comparison.json, comparison.html and the runs.
@@ -265,34 +275,32 @@ def compare_on_text(
         on_progress: Called with the name, the seed, and a log line or the result of each trial.
     """
     source, sizes = _text_source(texts, source), size or {}
-    names, seed_values = participants.model_names(only, sizes), _seed_list(seeds)
+    names, seed_values = model_names(only, sizes), _seed_list(seeds)
     if not source.paths:
         raise InputError("nothing to compare", hint="give at least one text")
     word_files = [os.path.abspath(file) for file in words]
     training_settings = _training_settings(time, held_out, threads)
-    common_spec = TextTrialSpec(
-        "", source.to_dict(), None, tokenizer, vocabulary, training_settings, "", "", overwrite, command, word_files
-    )
+    text_options = (source.to_dict(), None, tokenizer, vocabulary, training_settings)
+    common_spec = TextTrialSpec("", *text_options, "", "", overwrite, command, word_files)
     for file in word_files:
         read_word_eval_file(file)  # errors are raised before any training
     with _comparison_folder(to, RUNS_FOLDER) as folder:
         settings = _comparison_settings(source, common_spec, seed_values, sizes, words=word_files)
         comparison = _open_text_comparison(folder, source, settings, common_spec, prompt)
         comparison = replace(comparison, limit=limit, rows=tuple(row for row in comparison.rows if row.name in LINEAGE))
-
         spec = replace(common_spec, prompt=comparison.prompt)
-        rows = [
-            _text_row(name, seed_values, replace(spec, milestone=name, size=sizes.get(name)), folder) for name in names
-        ]
-        return _run_trials(comparison, folder, rows, lambda comparison: _with_note(comparison, folder), on_progress)
+        specs = [replace(spec, milestone=name, size=sizes.get(name)) for name in names]
+        rows = [_text_row(spec, seed_values, folder) for spec in specs]
+        return _run_trials(comparison, folder, rows, lambda comparison: _with_notes(comparison, folder), on_progress)
 
 
-def _text_row(name: str, seeds: list[int], spec: TextTrialSpec, folder: Path) -> _PlannedRow:
+def _text_row(spec: TextTrialSpec, seeds: list[int], folder: Path) -> _PlannedRow:
+    name = spec.milestone
+
     def run_trial(seed: int, on_line: LineCallback) -> TextTrial:
         settings = {**applicable_settings(name, spec.settings), "seed": seed}
-        return trials.run_text_trial(
-            replace(spec, settings=settings, to=str(folder / RUNS_FOLDER / f"{name}-{seed}")), on_line
-        )
+        to = str(folder / RUNS_FOLDER / f"{name}-{seed}")
+        return trials.run_text_trial(replace(spec, settings=settings, to=to), on_line)
 
     def is_valid(trial: TextTrial) -> bool:
         stored = trials.stored_trial(folder / trial.run, trials.text_trial_result)
@@ -318,7 +326,7 @@ def _open_text_comparison(
         return resumed
     if not trial.overwrite and (existing is not None or data.get("task")):
         _refuse_other_comparison(folder, "another text")
-    facts, baselines = _machine_facts(trial.command), ()
+    facts, baselines = _environment(trial.command), ()
     if not is_corpus(source):  # a prepared corpus does not contain the text itself
         mode = cast("SentenceMode", source.sentences)
         text = split_text(source.paths, source.reading, trial.settings["held_out"], MAX_EVAL_BYTES, mode)
@@ -331,14 +339,14 @@ def _open_text_comparison(
 def applicable_settings(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     """The common settings without those that have no effect on this model."""
     try:
-        unused, _ = UNUSED_BY_LEARNER[settings_kind(model_spec(name))]
-    except Exception:  # noqa: BLE001 - as above
+        unused, _ = UNUSED_BY_LEARNER[learner_kind_for(model_spec(name))]
+    except Exception:  # noqa: BLE001 - a model that cannot be loaded: its trial reports the error
         return settings
     return {setting: value for setting, value in settings.items() if setting not in unused}
 
 
-def _with_note(comparison: TextComparison, folder: Path) -> TextComparison:
-    """A copy with caveats of its table."""
+def _with_notes(comparison: TextComparison, folder: Path) -> TextComparison:
+    """A copy with notes on its table."""
     notes = trials.rows_without_pair_task(folder / RUNS_FOLDER, comparison.rows)
     held_out_bytes = [count for row in comparison.rows for count in row.trial_values("held_out_bytes")]
     smallest, largest = min(held_out_bytes, default=0), max(held_out_bytes, default=0)
@@ -378,7 +386,7 @@ def compare_on_task(
 ) -> TaskComparison:
     """Pre-train models on the same text, adapt each to a task with each seed, and compare scores on a test set.
 
-    Called again with the same settings, it resumes.
+    A second call with the same settings resumes.
 
     Args:
         task: (name or "auto", file of training examples).
@@ -400,14 +408,13 @@ def compare_on_task(
     task_name = None if given_task == "auto" else given_task
     examples, notes = labeled_source(os.fspath(train), task=task_name, form=form, **splits, **dict(labelled or {}))
     run_paths = [os.fspath(run) for run in runs]
-    origins = participants.comparison_rows(source.paths, run_paths, only, ablate, sizes, tokenizer, examples.task)
-    origins = participants.rows_for_task(origins, examples.task, only or ())
+    participants = select_participants(source.paths, run_paths, only, ablate, sizes, tokenizer, examples.task)
+    participants = participants_for_task(participants, examples.task, only or ())
     adapt_settings = {"time": None if adapt_time is None else parse_duration(adapt_time), "threads": threads}
-    examples = participants.with_test_split(examples, test_share)
+    examples = with_test_split(examples, test_share)
     training_settings = _training_settings(time, held_out, threads)
-    pretrain = TextTrialSpec(
-        "", source.to_dict(), None, tokenizer, vocabulary, training_settings, "", "", overwrite, command
-    )
+    text_options = (source.to_dict(), None, tokenizer, vocabulary, training_settings)
+    pretrain = TextTrialSpec("", *text_options, "", "", overwrite, command)
     adapt = TaskTrialSpec("", examples.to_dict(), adapt_settings, {}, None, False, "", 0, overwrite, command)
     with _comparison_folder(to, TASKS_FOLDER) as folder:
         settings = _comparison_settings(
@@ -420,11 +427,11 @@ def compare_on_task(
             examples=adapt.source,
             digests=examples.digests(),
             test_share=examples.test_share,
-            whole=participants.REFERENCE_MODEL if ablate else "",
+            whole=REFERENCE_MODEL if ablate else "",
         )
         comparison = _open_task_comparison(folder, source, examples, settings, adapt, notes)
-        rows = [_task_row(origin, seed_values, pretrain, adapt, folder) for origin in origins]
-        return _run_trials(comparison, folder, rows, lambda comparison: _conclude(comparison, folder), on_progress)
+        rows = [_task_row(participant, seed_values, pretrain, adapt, folder) for participant in participants]
+        return _run_trials(comparison, folder, rows, lambda comparison: _summarize(comparison, folder), on_progress)
 
 
 def _open_task_comparison(
@@ -443,9 +450,9 @@ def _open_task_comparison(
         _refuse_other_comparison(folder, "other data")
     if source.paths and not is_corpus(source):
         document_hashes(source.paths, source.reading)  # errors are raised once, before any training
-    splits = participants.read_splits(examples)
-    task = participants.task_from_train(examples, splits)
-    facts = _machine_facts(trial.command) | {
+    splits = read_splits(examples)
+    task = task_from_train(examples, splits)
+    facts = _environment(trial.command) | {
         "files": examples.split_paths(),
         "examples": {"train": len(splits.train), "dev": len(splits.dev), "test": len(splits.test)},
         "leaks": splits.metadata.get("test", {}).get("leaks", {}),
@@ -458,95 +465,89 @@ def _open_task_comparison(
 
 
 def _task_row(
-    origin: participants.ModelOrigin, seeds: list[int], pretrain: TextTrialSpec, adapt: TaskTrialSpec, folder: Path
+    participant: Participant, seeds: list[int], pretrain: TextTrialSpec, adapt: TaskTrialSpec, folder: Path
 ) -> _PlannedRow:
-    """A row of a task comparison, from what all pre-trainings and all adaptations have in common."""
+    """A row of a task comparison; `pretrain` and `adapt` are what all trials have in common."""
 
     def run_trial(seed: int, on_line: LineCallback) -> TaskTrial:
         """Pre-train the participant if needed, and adapt it; errors are part of the trial."""
-        pretraining_seconds, pretraining_memory, start_from = None, None, origin.run_folder or origin.milestone
-        settings = {"time": adapt.settings["time"]} if origin.is_counting else {**adapt.settings, "seed": seed}
-        if origin.run_folder:  # imported runs have no pre-training time, and time of adaptation is not pre-training
-            metadata = RunFolder.open(origin.run_folder).metadata
+        pretraining_seconds = pretraining_memory = None
+        start_from = participant.run_folder or participant.milestone
+        settings = {"time": adapt.settings["time"]} if participant.is_counting else {**adapt.settings, "seed": seed}
+        if participant.run_folder:  # the time of an adaptation is not pre-training, and imported runs have none
+            metadata = RunFolder.open(participant.run_folder).metadata
             pretraining_seconds = None if "task" in metadata else metadata.get("seconds") or None
-        elif origin.is_untrained:
-            start_from = str(folder / RUNS_FOLDER / f"{participants.REFERENCE_MODEL}-{seed}")
-        elif not origin.is_counting:
+        elif participant.is_untrained:
+            start_from = str(folder / RUNS_FOLDER / f"{REFERENCE_MODEL}-{seed}")
+        elif not participant.is_counting:
             spec = replace(
                 pretrain,
-                milestone=origin.milestone,
-                size=origin.size,
-                tokenizer=origin.tokenizer,
-                settings={**pretrain.settings, **origin.fields, "seed": seed},
-                to=str(folder / RUNS_FOLDER / f"{origin.name}-{seed}"),
+                milestone=participant.milestone,
+                size=participant.size,
+                tokenizer=participant.tokenizer,
+                settings={**pretrain.settings, **participant.fields, "seed": seed},
+                to=str(folder / RUNS_FOLDER / f"{participant.name}-{seed}"),
             )
             pretrained = trials.run_text_trial(spec, on_line)
             if pretrained.error:
                 return TaskTrial(seed, error=f"pre-training: {pretrained.error}")
             start_from = str(folder / pretrained.run)
             pretraining_seconds, pretraining_memory = pretrained.seconds, pretrained.memory
-        to = str(folder / TASKS_FOLDER / f"{origin.name}-{seed}")
-        size = origin.size if origin.is_counting else None
+        to = str(folder / TASKS_FOLDER / f"{participant.name}-{seed}")
+        size = participant.size if participant.is_counting else None
         spec = replace(
             adapt,
             start_from=start_from,
             settings=settings,
-            adaptation=origin.adaptation,
+            adaptation=participant.adaptation,
             size=size,
-            start_untrained=origin.is_untrained,
+            start_untrained=participant.is_untrained,
             to=to,
             seed=seed,
         )
         trial = trials.run_task_trial(spec, on_line)
-        size = (origin.size or "") if origin.is_counting else trial.size  # a linear model has no preset size
-        return replace(
-            trial,
-            size=size,
-            pretraining=pretraining_seconds,
-            memory=max(pretraining_memory or 0, trial.memory or 0) or None,
-        )
+        size = (participant.size or "") if participant.is_counting else trial.size  # a linear model has no preset size
+        memory = max(pretraining_memory or 0, trial.memory or 0) or None
+        return replace(trial, size=size, pretraining=pretraining_seconds, memory=memory)
 
     def is_valid(trial: TaskTrial) -> bool:
-        """Whether the result is still in its run folder, and was adapted from the same run."""
+        """Whether the result is still in the run folder, and was adapted from the same weights."""
         stored = trials.stored_trial(folder / trial.run, trials.task_trial_result)
         if stored is None or not stored.finished or stored.score != trial.score:
             return False
-        if not origin.run_folder:
+        if not participant.run_folder:
             return True
         request = RunFolder.open(folder / trial.run).metadata.get("asked", {})
-        return request.get("beginning") == RunFolder.open(origin.run_folder).metadata["weights"]["sha256"]
+        return request.get("beginning") == RunFolder.open(participant.run_folder).metadata["weights"]["sha256"]
 
-    year = LINEAGE[origin.milestone].year
     row = TaskComparisonRow(
-        origin.name, origin.title, year, origin.idea, origin.milestone, differs=origin.differs, papers=origin.papers
+        **{name: getattr(participant, name) for name in ("name", "title", "idea", "milestone", "differs", "papers")},
+        year=LINEAGE[participant.milestone].year,
     )
-    return _PlannedRow(row, seeds[:1] if origin.is_counting else seeds, run_trial, is_valid)
+    return _PlannedRow(row, seeds[:1] if participant.is_counting else seeds, run_trial, is_valid)
 
 
-def _conclude(comparison: TaskComparison, folder: Path) -> TaskComparison:
-    """A copy in order, with differences to the reference and notes, computed from per-example scores."""
+def _summarize(comparison: TaskComparison, folder: Path) -> TaskComparison:
+    """A copy with sorted rows, differences to the reference, and notes, computed from per-example scores."""
     scores_by_row: dict[str, list[np.ndarray]] = {}
     for row in comparison.rows:
-        trial_scores = [
-            trials.trial_example_scores(folder / trial.run) for trial in row.trials if trial.score is not None
-        ]
-        scores_by_row[row.name] = [values for values in trial_scores if values is not None]
-    rows = [
-        replace(row, versus=verdict.score_versus_reference(comparison, row, scores_by_row)) for row in comparison.rows
-    ]
+        run_folders = [folder / trial.run for trial in row.trials if trial.score is not None]
+        scores = map(trials.trial_example_scores, run_folders)
+        scores_by_row[row.name] = [values for values in scores if values is not None]
+    differences = [verdict.score_versus_reference(comparison, row, scores_by_row) for row in comparison.rows]
+    rows = [replace(row, versus=versus) for row, versus in zip(comparison.rows, differences, strict=True)]
     if not comparison.whole:  # ablations stay in the order given, after the reference
         positions = {name: index for index, name in enumerate(LINEAGE)}
         rows.sort(key=lambda row: (row.year, positions.get(row.milestone, -1), row.name))
     comparison = replace(comparison, rows=tuple(rows))
-    notes = [
-        *verdict.contamination_notes(_contaminated_titles(comparison, folder)),
-        *trials.rows_without_pair_task(folder / RUNS_FOLDER, rows),
-    ]
-    return replace(comparison, remarks=(*verdict.comparison_notes(comparison, scores_by_row), *notes))
+    remarks = verdict.comparison_notes(comparison, scores_by_row)
+    remarks += verdict.contamination_notes(_contaminated_titles(comparison, folder))
+    remarks += trials.rows_without_pair_task(folder / RUNS_FOLDER, rows)
+    return replace(comparison, remarks=tuple(remarks))
 
 
 def _contaminated_titles(comparison: TaskComparison, folder: Path) -> dict[str, list[str]]:
-    """By row title, the evaluation files that its base run was trained on."""
+    """The evaluation files that the base run of a row was trained on, by row title."""
     files_by_title: dict[str, list[str]] = {}
     source, digests = LabeledSource.from_dict(comparison.settings["examples"]), comparison.settings["digests"]
     for row in comparison.rows:

@@ -1,4 +1,4 @@
-"""Baselines without a model: compressors and byte frequencies on the same held-out text."""
+"""Baselines without a model: bits per byte of compressors and of byte frequencies on the same held-out text."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from forebear.errors import InputError
 from forebear.experiments.comparison.results import CompressionBaseline
 
 GZIP_WINDOW = 32_768  # bytes: more training text does not help gzip
-XZ_WINDOW = 8_388_608  # bytes, at the default level
-DOCUMENT_SEPARATOR = b"\n"  # a compressor, too, must encode where documents end
+XZ_WINDOW = 8_388_608  # bytes, at xz's default level
+DOCUMENT_SEPARATOR = b"\n"  # compressors too must encode the ends of documents
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class HeldOutText:
 def split_text(
     paths: Paths, text_format: TextFormat, held_out_fraction: float, max_measured: int, mode: SentenceMode = "split"
 ) -> HeldOutText:
-    """Read the text twice: to assign documents to train or held-out, and to collect them; memory stays bounded."""
+    """Read the text twice, to assign documents to train or held-out and to collect them, in bounded memory."""
     hashes, sizes = document_hashes(paths, text_format)
     if not len(sizes):
         raise InputError("there is no text to compare on", hint="give files that hold text")
@@ -71,8 +71,10 @@ def split_text(
 
 
 def _num_train_bytes(text: str, boundary: int, remaining: int, mode: SentenceMode) -> int:
-    """How many bytes of the document are training text if the split is `boundary` bytes ahead: up to the end of the
-    sentence that reaches it, but never all of the `remaining` bytes."""
+    """The number of training bytes of a document if the split is `boundary` bytes after its start.
+
+    They end with the sentence that reaches the split, but are never all of the `remaining` bytes.
+    """
     length = utf8_size(text)
     if boundary <= 0 or boundary > length:
         return min(max(boundary, 0), length)

@@ -31,7 +31,7 @@ from forebear.settings.units import format_bytes, format_duration
 
 
 def _seed_results(row: ComparisonRow, cost_field: str, quality_field: str, factor: float = 1) -> list[Point]:
-    """(cost, quality) of every trial that has both."""
+    """(cost, quality) of each trial that has both."""
     trials = ((getattr(trial, cost_field), getattr(trial, quality_field)) for trial in row.trials)
     return [(cost, factor * value) for cost, value in trials if cost and value is not None]
 
@@ -50,7 +50,7 @@ TEXT_PLOT_DEFS = (
 
 
 def text_plot_scale(comparison: TextComparison) -> Scale:
-    """Covers all results and the entropy bound; curves may enter from above, and distant baselines are left out."""
+    """The scale that covers all results and the entropy bound; not the start of curves, nor distant baselines."""
     results = [result for row in comparison.rows for result in _seed_results(row, "seconds", "bits_per_byte")]
     bits = [bits for _, bits in results] + ([comparison.limit] if comparison.limit is not None else [])
     low, high = (min(bits), max(bits)) if bits else (0.0, 8.0)
@@ -91,7 +91,7 @@ def plot_text_comparison(comparison: TextComparison) -> str:
 
 
 def _text_frontier(comparison: TextComparison, scale: Scale) -> str:
-    """Best so far: along the leader's curve, and level until another model takes the lead."""
+    """The best result over time: the curve of the leading model, and level until another takes the lead."""
     path, previous_name = "", ""
     for seconds, bits, row in pareto_front_over_time(comparison.rows):
         x = f"{scale.x(seconds):.1f}"
@@ -117,7 +117,7 @@ def _learning_curves(index: int, row: TextComparisonRow, scale: Scale) -> str:
 
 @dataclass(frozen=True)
 class CostAxis:
-    """A cost: the field of the trial, how its values are formatted, and the axis label."""
+    """A cost: the field of the trial, the format of its values, and the axis label."""
 
     name: str
     format_value: Callable[[float], str]
@@ -148,10 +148,8 @@ def plot_task_comparison(comparison: TaskComparison, cost_axis: CostAxis) -> str
     labeled_ticks = ((tick, cost_axis.format_value(float(f"{tick:.3g}"))) for tick in ticks)
     quality = metric_name(comparison)
     background = draw_axes(scale, f"{quality}, higher is better", cost_axis.axis_label, labeled_ticks, 64)
-    front = [
-        (scale.x(row.mean(cost_axis.name) or 0), scale.y(100 * (row.score or 0)))
-        for row in pareto_front(comparison.rows, cost_axis.name)
-    ]
+    front_rows = pareto_front(comparison.rows, cost_axis.name)
+    front = [(scale.x(row.mean(cost_axis.name) or 0), scale.y(100 * (row.score or 0))) for row in front_rows]
     staircase = "".join(f"H{x:.1f}V{y:.1f}" if index else f"M{x:.1f} {y:.1f}" for index, (x, y) in enumerate(front))
     layers = [f'<path class="frontier" d="{staircase}H{RIGHT_EDGE}"/>'] if front else []
     baselines = [(baseline.name, 100 * baseline.score) for baseline in comparison.baselines]
@@ -160,7 +158,7 @@ def plot_task_comparison(comparison: TaskComparison, cost_axis: CostAxis) -> str
 
 
 def task_plot_scale(comparison: TaskComparison, cost_axis: CostAxis) -> Scale:
-    """Covers all results with their intervals; baselines far below are left out."""
+    """The scale that covers all results with their intervals; baselines far below are omitted."""
     trials = [trial for row in comparison.rows for trial in row.trials if trial.score is not None]
     costs = [cost for trial in trials if (cost := getattr(trial, cost_axis.name))]
     scores = [100 * bound for trial in trials for bound in (trial.score, trial.low, trial.high) if bound is not None]

@@ -22,13 +22,15 @@ LINEAR_IDEA = "a weight for every word and pair of words in the examples, found 
 
 
 @dataclass(frozen=True)
-class ModelOrigin:
-    """Where the model of a row comes from before it is adapted.
+class Participant:
+    """A row of a task comparison: the model that is adapted, and its description.
 
-    run_folder    folder of an existing run; "": it is pre-trained here
-    fields        model settings that differ from its preset size
-    adaptation    fields of its `Adaptation`
-    is_untrained  not pre-trained: takes settings and tokenizer of the reference row
+    run_folder    folder of an existing run; "": the model is pre-trained here
+    fields        fields of the model that differ from its preset size
+    adaptation    fields of `Adaptation`
+    is_untrained  without pre-training: takes settings and tokenizer of the reference row
+    differs       how an ablation differs from the reference
+    papers        what papers found about it
     """
 
     name: str
@@ -46,13 +48,15 @@ class ModelOrigin:
 
     @property
     def is_counting(self) -> bool:
-        """Whether it is a count-based model: it needs no text to pre-train on, and no seed."""
+        """Whether the model is count-based: it needs no text to pre-train on, and no seed."""
         return model_spec(self.milestone).learning == "counting"
 
 
 def model_names(models: Sequence[str] | None, sizes: Mapping[str, str], extra_models: Sequence[str] = ()) -> list[str]:
-    """The selected models, by default all that train on text and the `extra` ones; InputError for a name or size that
-    is unknown or cannot be compared."""
+    """The selected models, by default all that train on text and `extra_models`.
+
+    Raise InputError for a name or size that is unknown or cannot be compared.
+    """
     available = [name for name in LINEAGE if name in (*text_models(), *extra_models)]
     selected = available if models is None else list(dict.fromkeys(models))
     for name in (*selected, *sizes):
@@ -69,22 +73,26 @@ def model_names(models: Sequence[str] | None, sizes: Mapping[str, str], extra_mo
     return selected
 
 
-def model_origins(names: Sequence[str], sizes: Mapping[str, str], tokenizer: str | None) -> list[ModelOrigin]:
-    origins = []
+def model_participants(names: Sequence[str], sizes: Mapping[str, str], tokenizer: str | None) -> list[Participant]:
+    participants = []
     for name in names:
         entry = LINEAGE[name]
-        origin = ModelOrigin(name, entry.title, name, entry.idea, size=sizes.get(name), tokenizer=tokenizer)
-        if origin.is_counting:  # it counts the examples' own words
-            origin = replace(origin, tokenizer=None)
+        participant = Participant(name, entry.title, name, entry.idea, size=sizes.get(name), tokenizer=tokenizer)
+        if participant.is_counting:  # its words are those of the examples
+            participant = replace(participant, tokenizer=None)
             if name not in tag_only_models():
-                origin = replace(origin, title=f"{entry.title}, linear", idea=LINEAR_IDEA)
-        origins.append(origin)
-    return origins
+                participant = replace(participant, title=f"{entry.title}, linear", idea=LINEAR_IDEA)
+        participants.append(participant)
+    return participants
 
 
-def rows_for_task(participants: Sequence[ModelOrigin], task: str, named_models: Sequence[str]) -> list[ModelOrigin]:
-    """Participants suited to a task: tagging models take part in tagging; in other tasks, where they would duplicate
-    the linear model, only if they were named."""
+def participants_for_task(
+    participants: Sequence[Participant], task: str, named_models: Sequence[str]
+) -> list[Participant]:
+    """The participants suited to a task; in tasks other than tagging, taggers only if they were named.
+
+    There they would be the same as the linear model.
+    """
     selected = []
     for participant in participants:
         entry, is_tagger = LINEAGE[participant.milestone], model_spec(participant.milestone).learns_tags
@@ -95,36 +103,35 @@ def rows_for_task(participants: Sequence[ModelOrigin], task: str, named_models: 
     return selected
 
 
-def run_origins(folders: Sequence[str], used_names: Sequence[str]) -> list[ModelOrigin]:
-    """Finished runs by the names of their folders, numbered if a name is taken."""
-    origins: list[ModelOrigin] = []
+def run_participants(folders: Sequence[str], used_names: Sequence[str]) -> list[Participant]:
+    """Finished runs, named by their folders, with a number if a name is taken."""
+    participants: list[Participant] = []
     for folder in folders:
         run = RunFolder.open(folder)
         if "weights" not in run.metadata:
             raise InputError("is not finished", file=folder, hint=f"finish it first: {run.resume_command}")
-        names = {*used_names, *(origin.name for origin in origins)}
+        names = {*used_names, *(participant.name for participant in participants)}
         name = base_name = Path(folder).absolute().name
         suffixes = count(2)
         while name in names:
             name = f"{base_name}-{next(suffixes)}"
         entry = LINEAGE[run.metadata["milestone"]]
-        origins.append(
-            ModelOrigin(name, f"{entry.title} ({name})", entry.name, entry.idea, run_folder=str(run.path.absolute()))
-        )
-    return origins
+        title, path = f"{entry.title} ({name})", str(run.path.absolute())
+        participants.append(Participant(name, title, entry.name, entry.idea, run_folder=path))
+    return participants
 
 
-def ablation_origins(names: Sequence[str], size: str | None, tokenizer: str | None) -> list[ModelOrigin]:
-    """BERT as the reference, then each of the named ablations."""
+def ablation_participants(names: Sequence[str], size: str | None, tokenizer: str | None) -> list[Participant]:
+    """BERT as the reference, then the named ablations."""
     model_names([REFERENCE_MODEL], {} if size is None else {REFERENCE_MODEL: size})  # checks the size
     spec_class: Any = model_spec(REFERENCE_MODEL)
     bert = asdict(spec_class(**spec_class.sizes[size or spec_class.size]))
     tokenizer = tokenizer or spec_class.tokenizer
-    bert_origin = partial(ModelOrigin, milestone=REFERENCE_MODEL, size=size, tokenizer=tokenizer)
+    bert_variant = partial(Participant, milestone=REFERENCE_MODEL, size=size, tokenizer=tokenizer)
     # Sources: Devlin et al. 2018, table 5 (dev sets, BERT-base); Liu et al. 2019, section 4.2; Google's release notes
     # of BERT-large with whole-word masking, May 2019; Radford et al. 2018, table 5.
     variants = {
-        "nsp": bert_origin(
+        "nsp": bert_variant(
             "without-nsp",
             "without next sentence",
             fields={"pairs": "none"},
@@ -132,7 +139,7 @@ def ablation_origins(names: Sequence[str], size: str | None, tokenizer: str | No
             papers="Devlin et al.: without it QNLI 88.4 → 84.9, MNLI 84.4 → 83.9, SQuAD F1 88.5 → 87.9, MRPC and SST-2"
             " hardly changed. Liu et al. (RoBERTa): left out, tasks do as well or slightly better.",
         ),
-        "direction": ModelOrigin(
+        "direction": Participant(
             "left-to-right",
             "left to right",
             "gpt",
@@ -146,14 +153,14 @@ def ablation_origins(names: Sequence[str], size: str | None, tokenizer: str | No
             papers="Devlin et al., both without pairs: SQuAD F1 87.9 → 77.8, MRPC 86.5 → 77.5, MNLI 83.9 → 82.1, QNLI"
             " 84.9 → 84.3, SST-2 92.6 → 92.1.",
         ),
-        "whole-words": bert_origin(
+        "whole-words": bert_variant(
             "whole-words",
             "whole words",
             fields={"whole_words": True},
             differs="what is hidden is whole words, Chinese ones too, never a part of one",
             papers="Google's later BERT-large with whole words: SQuAD F1 91.0 → 92.8, MNLI 86.05 → 87.07.",
         ),
-        "pretraining": bert_origin(
+        "pretraining": bert_variant(
             "without-pretraining",
             "without pre-training",
             is_untrained=True,
@@ -164,11 +171,11 @@ def ablation_origins(names: Sequence[str], size: str | None, tokenizer: str | No
     for name in names:
         if name not in variants:
             raise InputError(f"BERT has no part called {name!r} to leave out", hint=suggest(name, variants))
-    reference = bert_origin(REFERENCE_MODEL, "BERT as it is", idea=LINEAGE[REFERENCE_MODEL].idea)
+    reference = bert_variant(REFERENCE_MODEL, "BERT as it is", idea=LINEAGE[REFERENCE_MODEL].idea)
     return [reference, *(variants[name] for name in dict.fromkeys(names))]
 
 
-def comparison_rows(
+def select_participants(
     texts: Sequence[str],
     run_folders: Sequence[str],
     only: Sequence[str] | None,
@@ -176,21 +183,23 @@ def comparison_rows(
     sizes: Mapping[str, str],
     tokenizer: str | None,
     task: str = "",
-) -> list[ModelOrigin]:
-    """All participants: models (`only` these) and finished runs, or ablations of BERT; InputError for conflicts."""
+) -> list[Participant]:
+    """All participants: models (`only` these) and finished runs, or ablations of BERT."""
     if ablate:
         if run_folders or only:
             raise InputError("--ablate compares variants of BERT, and nobody else", hint="leave out --only and --runs")
         names = [REFERENCE_MODEL]
-        participants = ablation_origins(ablate, sizes.get(REFERENCE_MODEL), tokenizer)
+        participants = ablation_participants(ablate, sizes.get(REFERENCE_MODEL), tokenizer)
     else:
         extra_models = tag_only_models() if task == "tagging" else []
         taggers = [name for name in LINEAGE if task == "tagging" and model_spec(name).learns_tags]
         names = model_names(only if texts or only else ["ngram", *taggers], sizes, extra_models)
-        participants = [*model_origins(names, sizes, tokenizer), *run_origins(run_folders, names)]
+        participants = [*model_participants(names, sizes, tokenizer), *run_participants(run_folders, names)]
     if missing_names := [name for name in sizes if name not in names]:
         raise InputError(f"--size of {missing_names[0]}, which does not take part", hint="leave it out")
-    untrained = [origin.name for origin in participants if not (origin.run_folder or origin.is_counting)]
+    untrained = [
+        participant.name for participant in participants if not (participant.run_folder or participant.is_counting)
+    ]
     if untrained and not texts:
         hint = "give a text before --task, or finished runs with --runs"
         raise InputError(f"there is no text to pre-train {untrained[0]} on", hint=hint)
@@ -201,11 +210,10 @@ def comparison_rows(
 
 
 def with_test_split(source: LabeledSource, test_fraction: float) -> LabeledSource:
-    """A source with a test split: without a test file, this share of the examples, by content hash."""
+    """The source with a test split: without a test file, this fraction of the examples, by content hash."""
     if source.test is None and not 0 < test_fraction < 1:
-        raise InputError(
-            f"--test-share is {test_fraction}", hint="give a share between 0 and 1, such as 0.2, or a --test file"
-        )
+        hint = "give a share between 0 and 1, such as 0.2, or a --test file"
+        raise InputError(f"--test-share is {test_fraction}", hint=hint)
     return replace(source, test_share=0.0 if source.test is not None else test_fraction)
 
 
@@ -214,13 +222,13 @@ def read_splits(source: LabeledSource) -> LabeledData:
     data = read_labeled(source)
     test_examples = [example for example in data.test if is_labeled(example)]
     if not test_examples:
-        message = (
-            "no test example has a label" if source.test else "there are too few examples to hold some out for a test"
-        )
+        message = "there are too few examples to hold some out for a test"
+        message = "no test example has a label" if source.test else message
         raise InputError(message, file=source.test or source.train, hint="give examples with labels: --test FILE")
     return replace(data, test=test_examples)
 
 
 def task_from_train(source: LabeledSource, data: LabeledData) -> Task:
     """The task as defined by the training split."""
-    return task_class(source.task).from_examples(data.train, **({"scheme": data.tag_scheme} if data.tag_scheme else {}))
+    options = {"scheme": data.tag_scheme} if data.tag_scheme else {}
+    return task_class(source.task).from_examples(data.train, **options)

@@ -69,7 +69,7 @@ def _mark(text: str) -> str:
 
 
 def _error_mark(row: ComparisonRow) -> str:
-    """The error of a seed, below the result of the others."""
+    """The error of a seed, below the result of the other seeds."""
     return f'<span class="idea wrong">{escape(row.error)}</span>' if row.error else ""
 
 
@@ -77,7 +77,7 @@ def _error_mark(row: ComparisonRow) -> str:
 
 
 def _page(comparison: Comparison, headline: str, conditions: Sequence[str], sections: Iterable[str]) -> str:
-    """A page with the headline, the common conditions (what is compared first) and these sections."""
+    """A page with the headline, the common conditions (the first is the data) and these sections."""
     subject, *other_conditions = conditions
     other_conditions += [f"{comparison.num_seeds} seeds"] if comparison.num_seeds > 1 else []
     other_conditions.append(str(comparison.facts.get("machine", "")))
@@ -115,16 +115,14 @@ def _table(
 ) -> str:
     """A table with (name, CSS class) of each column, and a row for each of the comparison.
 
-    rows        description and cells after year and name; without cells the error takes the place of the results
+    rows        description, and cells after year and name; without cells the error is shown instead
     references  name, value and meaning of the last rows
     """
     head = "".join(f'<th scope="col" class="{css_class}">{escape(name)}</th>' for name, css_class in columns)
     body = ""
     for index, (row, (description, cells)) in enumerate(zip(comparison.rows, rows, strict=True)):
         is_best = comparison.best is not None and comparison.best.name == row.name
-        annotations = ", ".join(
-            escape(annotation) for annotation in (row.size, "best" if is_best else "") if annotation
-        )
+        annotations = ", ".join(filter(None, (escape(row.size), "best" * is_best)))
         results = "".join(cells) or f'<td class="wrong" colspan="{len(columns) - 2}">{escape(row.error)}</td>'
         body += (
             f'<tr data-row="{index}"{" class=is_best" if is_best else ""}>{_html_cell(str(row.year), row.year)}'
@@ -143,7 +141,7 @@ def _table(
 
 
 def _described_list(title: str, caption: str, entries: Sequence[str]) -> str:
-    """A list of terms and descriptions; nothing without entries."""
+    """A list of terms and descriptions; "" without entries."""
     html = f'<h2>{title}</h2><p class="small">{caption}</p><dl class="samples">{"".join(entries)}</dl>'
     return html if entries else ""
 
@@ -164,7 +162,7 @@ def _footer(comparison: Comparison, folders: str, usage: str = "") -> str:
 
 
 def _row_colors(num_rows: int) -> str:
-    """The color of each row, interpolated between its neighbors among the common ones."""
+    """The CSS color of each row, interpolated between the constant colors."""
 
     def color_rules(colors: Sequence[str]) -> str:
         positions = np.linspace(0, len(colors) - 1, num_rows)
@@ -230,7 +228,7 @@ def _text_table(comparison: TextComparison) -> str:
 
 
 def _text_cells(index: int, row: TextComparisonRow, comparison: TextComparison, max_bits: float) -> list[str]:
-    """The cells after year and name, as means over the seeds; none if there are no results but an error."""
+    """The cells after year and name, as means over the seeds; none if there is an error and no result."""
     if row.error and not row.trial_values("bits_per_byte") and not row.other_metrics:
         return []
     tokenizer_kind = next((trial.tokenizer for trial in row.trials if trial.tokenizer), "")

@@ -1,4 +1,4 @@
-"""Results of comparisons as JSON: a row for each model, a trial for each seed."""
+"""Results of comparisons, stored as JSON: a row for each model, a trial for each seed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ LearningCurve = tuple[tuple[float, float], ...]  # (seconds, bits per byte), in 
 
 @dataclass(frozen=True)
 class TextTrial:
-    """One model with one seed: cost and quality, or partial results with an error."""
+    """A model trained with one seed: cost and quality, or partial results with an error."""
 
     seed: int
     run: str = ""  # its folder, relative to the comparison
     size: str = ""
     parameters: int | None = None
-    seconds: float | None = None  # of training alone, without preparing text or evaluation
+    seconds: float | None = None  # of training, without text preparation and evaluation
     tokens: int | None = None  # trained on
     memory: int | None = None  # peak, in bytes
     bits_per_byte: float | None = None  # of the held-out text; None: infinite, or not a language model
@@ -43,7 +43,7 @@ class TextTrial:
     unknown_rate: float | None = None
     forgotten: tuple[str, ...] = ()  # lossy features of its tokenizer, which are not counted
     held_out_bytes: int | None = None
-    unit: str = "document"  # unit that is scored by itself, including its end
+    unit: str = "document"  # that is scored with an end-of-text token
     ends: int | None = None  # number of such units in the held-out text
     curve: LearningCurve = ()
     sample: str = ""
@@ -145,13 +145,12 @@ class TextComparisonRow(ComparisonRow):
         return next((trial.covered[file] for trial in self.trials if file in trial.covered), None)
 
     def running_minimum(self) -> list[tuple[float, float]]:
-        """(seconds, bits per byte) at each new minimum: the best so far averaged over the seeds, from the time at which
-        every seed with a result has one."""
-        curves = [
-            curve
-            for trial in self.trials
-            if trial.bits_per_byte is not None and (curve := list(trial.running_minimum()))
-        ]
+        """(seconds, bits per byte) at each new minimum: the best so far, averaged over the seeds with a result.
+
+        It starts when all of them have a value.
+        """
+        all_curves = [list(trial.running_minimum()) for trial in self.trials if trial.bits_per_byte is not None]
+        curves = [curve for curve in all_curves if curve]
         points: list[tuple[float, float]] = []
         for time in sorted({seconds for curve in curves for seconds, _ in curve}):
             counts = [bisect_right(curve, time, key=lambda point: point[0]) for curve in curves]
@@ -194,7 +193,7 @@ class Comparison(ABC):
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
-        """Inverse of `to_dict`; ValueError, KeyError or TypeError for other data."""
+        """Inverse of `to_dict`. Raise ValueError, KeyError or TypeError for other data."""
         if data["format"] != cls.FORMAT:
             raise ValueError(f"a comparison of format {data['format']!r}")
         return _from_json(cls, data)
@@ -211,7 +210,7 @@ class CompressionBaseline:
 
 @dataclass(frozen=True)
 class TextComparison(Comparison):
-    """All models on the same text. `limit` is the true entropy of the text, if known."""
+    """All models on the same text. `limit` is its entropy if known, `yardsticks` are the baselines."""
 
     FORMAT = "forebear-comparison/3"
     texts: tuple[str, ...]
@@ -249,7 +248,7 @@ class TextComparison(Comparison):
 
 
 def _from_json(type_hint: Any, value: Any) -> Any:
-    """A value of this type from its JSON, which may hold more than the fields of a dataclass."""
+    """A value of this type from its JSON, in which unknown fields of dataclasses are ignored."""
     if isinstance(type_hint, type) and is_dataclass(type_hint):
         hints = get_type_hints(type_hint)
         return type_hint(**{item.name: _from_json(hints[item.name], value[item.name]) for item in fields(type_hint)})
@@ -269,7 +268,7 @@ def _from_json(type_hint: Any, value: Any) -> Any:
 
 @dataclass(frozen=True)
 class TaskTrial:
-    """One model with one seed: score and cost, or partial results with an error."""
+    """A model adapted with one seed: score and cost, or partial results with an error."""
 
     seed: int
     run: str = ""  # folder of the adapted run, relative to the comparison
@@ -361,11 +360,8 @@ class TaskComparison(Comparison):
         best = self.best
         if best is None or best.score is None:
             return None
-        near_best = [
-            row
-            for row in self.scored_rows
-            if (row.score or 0.0) >= best.score - NEAR_BEST_MARGIN - 1e-12 and row.trial_values(cost_name)
-        ]
+        min_score = best.score - NEAR_BEST_MARGIN - 1e-12
+        near_best = [row for row in self.scored_rows if (row.score or 0.0) >= min_score and row.trial_values(cost_name)]
         return min(near_best, key=lambda row: (row.mean(cost_name), -(row.score or 0.0)), default=None)
 
     def to_dict(self) -> dict[str, Any]:
@@ -383,10 +379,10 @@ NEAR_BEST_MARGIN = 0.01  # one point of a score
 def pareto_front(rows: Sequence[TaskComparisonRow], cost_name: str) -> list[TaskComparisonRow]:
     """The Pareto front of score against a cost, a field of the trials, by rising cost."""
     points = [
-        (price, row.score, row) for row in rows if row.score is not None and (price := row.mean(cost_name)) is not None
+        (cost, row.score, row) for row in rows if row.score is not None and (cost := row.mean(cost_name)) is not None
     ]
     front: list[tuple[float, float, TaskComparisonRow]] = []
-    for price, score, row in sorted(points, key=lambda item: (item[0], -item[1])):
-        if not front or score > front[-1][1] or (price, score) == front[-1][:2]:
-            front.append((price, score, row))
+    for cost, score, row in sorted(points, key=lambda point: (point[0], -point[1])):
+        if not front or score > front[-1][1] or (cost, score) == front[-1][:2]:
+            front.append((cost, score, row))
     return [row for _, _, row in front]

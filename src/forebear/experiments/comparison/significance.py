@@ -36,7 +36,7 @@ class ScoreDifference:
 
 
 def example_scores(task: Task, examples: Sequence[Any], predictions: Sequence[Any]) -> np.ndarray:
-    """(N,) the contribution of each example to the score: their mean is the score, their spread its sampling error.
+    """(N,) the contribution of each example to the score: their mean is the score, their deviation its sampling error.
 
     If the score is a mean (accuracy, or the mean F1 of answers), these are the values averaged. F1 over all examples
     and rank correlation are not means; their parts are the score plus each example's influence on it (the
@@ -47,29 +47,20 @@ def example_scores(task: Task, examples: Sequence[Any], predictions: Sequence[An
         num_correct = [sum(map(eq, example.tags or (), prediction.tags)) for example, prediction in pairs]
         return _ratio_parts(num_correct, [len(example.tags or ()) for example in examples])
     if isinstance(task, SequenceTagging):
-        spans = [
-            ({*entity_spans(example.tags or ())}, {*entity_spans(prediction.tags)}) for example, prediction in pairs
-        ]
-        return _f1_parts(spans)
+        spans = ([{*entity_spans(item.tags or ())} for item in items] for items in (examples, predictions))
+        return _f1_parts(list(zip(*spans, strict=True)))
     if isinstance(task, QuestionAnswering):
         golds = [tuple(span.text for span in example.answers or ()) for example in examples]
-        language = answer_language(golds)
-        return np.array(
-            [
-                answer_score(gold, prediction.text, language)[1]
-                for gold, (_, prediction) in zip(golds, pairs, strict=True)
-            ]
-        )
+        language, answers = answer_language(golds), zip(golds, predictions, strict=True)
+        return np.array([answer_score(gold, prediction.text, language)[1] for gold, prediction in answers])
     if isinstance(task, MultipleChoice):
         return np.array([float(example.right == prediction.choice) for example, prediction in pairs])
     assert isinstance(task, Classification)
     if task.kind == "several":
         return _f1_parts([({*example.label}, {*prediction.label}) for example, prediction in pairs])
     if task.kind == "number":
-        return _rank_parts(
-            np.array([float(example.label) for example in examples]),
-            np.array([prediction.label for prediction in predictions]),
-        )
+        gold = np.array([float(example.label) for example in examples])
+        return _rank_parts(gold, np.array([prediction.label for prediction in predictions]))
     return np.array([float(str(example.label) == prediction.label) for example, prediction in pairs])
 
 
@@ -101,8 +92,10 @@ def _rank_parts(gold: np.ndarray, predicted: np.ndarray) -> np.ndarray:
 
 
 def confidence_interval(values: np.ndarray) -> tuple[float, float]:
-    """95% confidence interval of the mean: Wilson's if all values are in [0, 1] (valid for few examples and for perfect
-    scores), else the normal approximation."""
+    """95% confidence interval of the mean: the normal approximation, or Wilson's if all values are in [0, 1].
+
+    Wilson's is valid for few examples and for perfect scores.
+    """
     count, mean = len(values), float(values.mean())
     if values.min() >= 0 and values.max() <= 1:
         weight = Z_95**2 / count

@@ -1,4 +1,4 @@
-"""Scatter plots as SVG: scale, axes, points, and labels that do not overlap."""
+"""Scatter plots as SVG: scale, axes, points, and placement of labels without overlap."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ def text_width(text: str, size: float) -> float:
 
 
 def place_labels(
-    points: Sequence[Point], labels: Sequence[tuple[float, float]], inside: Box, occupied: Sequence[Box] = ()
+    points: Sequence[Point], labels: Sequence[tuple[float, float]], bounds: Box, occupied: Sequence[Box] = ()
 ) -> list[Box]:
-    """Place a label of the given (width, height) near each point, inside a box and off the `occupied` boxes.
+    """Place a label of the given (width, height) near each point, inside `bounds` and off the `occupied` boxes.
 
     Points at about the same x share a column of labels to their right, in vertical order, so that leader lines do not
     cross. If its position in the column is occupied, a label is placed at the nearest free position around its point.
     """
     occupied_boxes = [*occupied, *map(point_box, points)]
-    preferred = _label_columns(points, labels, inside)
+    preferred = _label_columns(points, labels, bounds)
     placed = []
     for (x, y), target in zip(points, preferred, strict=True):
-        candidates = (box for box in (target, *_spiral(x, y, target)) if inside.contains(box))
+        candidates = (box for box in (target, *_spiral(x, y, target)) if bounds.contains(box))
         free_boxes = (box for box in candidates if not any(box.overlaps(other) for other in occupied_boxes))
         placed.append(next(free_boxes, target))  # no free position: overlap
         occupied_boxes.append(placed[-1])
@@ -76,7 +76,7 @@ def point_box(point: Point) -> Box:
     return Box(point[0] - POINT_RADIUS, point[1] - POINT_RADIUS, 2 * POINT_RADIUS, 2 * POINT_RADIUS)
 
 
-def _label_columns(points: Sequence[Point], labels: Sequence[tuple[float, float]], inside: Box) -> list[Box]:
+def _label_columns(points: Sequence[Point], labels: Sequence[tuple[float, float]], bounds: Box) -> list[Box]:
     """A box for each label to the right of its point, in columns without overlap."""
     columns: list[list[int]] = []
     for index in sorted(range(len(points)), key=points.__getitem__):
@@ -90,7 +90,7 @@ def _label_columns(points: Sequence[Point], labels: Sequence[tuple[float, float]
         column.sort(key=lambda index: points[index][1])
         heights = [labels[index][1] for index in column]
         tops = _stack_labels([points[index][1] - labels[index][1] / 2 for index in column], heights)
-        low, high = inside.y - tops[0], inside.y + inside.height - tops[-1] - heights[-1]
+        low, high = bounds.y - tops[0], bounds.y + bounds.height - tops[-1] - heights[-1]
         shift = max(low, 0) + min(high, 0)  # back into the plot, if they all fit
         boxes |= {index: Box(left, top + shift, *labels[index]) for index, top in zip(column, tops, strict=True)}
     return [boxes[index] for index in range(len(points))]

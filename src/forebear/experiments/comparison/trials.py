@@ -1,4 +1,4 @@
-"""Trials of a comparison, one model and seed each, in separate processes; and word evaluations of finished runs."""
+"""Trials of a comparison, each a model with a seed in a process; and word evaluations of finished runs."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
     from forebear.embeddings.evaluation import AnalogyEval, SimilarityEval
     from forebear.experiments.plan import PretrainPlan
 
-# --- Jobs in separate processes: own memory, and a crash does not end the comparison ---
+# --- Trials in separate processes: peak memory is measured, and a crash does not end the comparison ---
 
 POLL_SECONDS = 0.5  # between two reads of the training log
-SAVE_TIMEOUT = 120  # seconds that a job may take to save after an interrupt
+SAVE_TIMEOUT = 120  # seconds that a trial may take to save after an interrupt
 
 LineCallback = Callable[[dict[str, Any]], object]  # receives each new last line of metrics.jsonl
 TrialT = TypeVar("TrialT", TextTrial, TaskTrial)
 
 
 def serve_job(work: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Main function of a job process: read the job from stdin, run it, print its outcome; exit if the parent dies."""
+    """Main function of a trial process: read the job from stdin, run it, print the outcome; exit if the parent dies."""
     job = json.loads(sys.stdin.readline())
 
     def watch_parent() -> None:
@@ -58,12 +58,12 @@ def serve_job(work: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
 
     threading.Thread(target=watch_parent, daemon=True).start()
     stdout = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # other output must not mix with the outcome
+    os.dup2(2, 1)  # keeps other output apart from the outcome
     outcome, code = job_outcome(lambda: work(job))
     stdout.write(json.dumps(outcome))
     stdout.flush()
     sys.stderr.flush()
-    os._exit(code)  # without joining the watching thread
+    os._exit(code)  # without waiting for the thread
 
 
 def job_outcome(work: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any], int]:
@@ -122,9 +122,9 @@ def _run_trial(
     read_result: Callable[[RunFolder], TrialT],
     empty_trial: TrialT,
 ) -> tuple[dict[str, Any], TrialT]:
-    """The outcome of a trial in a new interpreter, and its result, with an error if it failed.
+    """Run a trial in a new interpreter: its outcome, and its result, with an error if it failed.
 
-    The interpreter has its own session: it receives Ctrl-C from this process only, and then has time to save.
+    The interpreter has its own session: it receives Ctrl-C only from this process, and then has time to save.
     """
     process = subprocess.Popen(
         python_command(program),
@@ -136,7 +136,7 @@ def _run_trial(
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    with suppress(BrokenPipeError):  # it has ended already, see its exit code
+    with suppress(BrokenPipeError):  # it has already exited, see its exit code
         process.stdin.write(json.dumps(asdict(job)) + "\n")
         process.stdin.flush()
     try:
@@ -175,7 +175,7 @@ def stored_trial(run: Path, read_result: Callable[[RunFolder], TrialT]) -> Trial
 # --- Text trials ---
 
 TEXT_TRIAL_PROGRAM = "from forebear.experiments.comparison.trials import serve_text_trial; serve_text_trial()"
-SAMPLE_TOKENS = 60  # length of a sample in tokens
+SAMPLE_TOKENS = 60  # length of a generated sample
 
 
 @dataclass(frozen=True)
@@ -196,10 +196,7 @@ class TextTrialSpec:
 
 
 def run_text_trial(job: TextTrialSpec, on_line: LineCallback) -> TextTrial:
-    """Run a trial in its process; errors are part of the result and not raised.
-
-    KeyboardInterrupt is raised after the trial has saved its progress.
-    """
+    """Run a trial in a process; errors are part of the result, and KeyboardInterrupt is raised after saving."""
     seed = job.settings["seed"]
     outcome, trial = _run_trial(TEXT_TRIAL_PROGRAM, job, on_line, text_trial_result, TextTrial(seed))
     return replace(trial, seed=seed, sample=outcome.get("sample", ""))
@@ -238,8 +235,8 @@ def text_trial_result(run: RunFolder) -> TextTrial:
 def _bits_curve(run: RunFolder, held_out_metrics: dict[str, Any]) -> LearningCurve:
     """The held-out losses of the training log as bits per byte.
 
-    They were measured on a sample of the held-out text. Their difference to the loss of the best checkpoint is
-    converted to bits per byte and added to its final result, so that the curve ends there.
+    The losses are of a sample of the held-out text. Their difference to the loss of the best checkpoint is converted to
+    bits per byte and added to the final result, so that the curve ends there.
     """
     final_bits = held_out_metrics.get("bits_per_byte")
     if final_bits is None or run.metadata.get("held_out_loss") is None or held_out_metrics.get("pseudo"):
@@ -253,10 +250,8 @@ def _bits_curve(run: RunFolder, held_out_metrics: dict[str, Any]) -> LearningCur
     best_losses = [loss for step, _, loss in points if step == run.metadata["best_step"]]
     if not best_losses:
         return ()
-    return tuple(
-        (round(seconds, 3), round(final_bits + (loss - best_losses[-1]) * bits_per_nat_token, 5))
-        for _, seconds, loss in points
-    )
+    curve = ((seconds, final_bits + (loss - best_losses[-1]) * bits_per_nat_token) for _, seconds, loss in points)
+    return tuple((round(seconds, 3), round(bits, 5)) for seconds, bits in curve)
 
 
 def rows_without_pair_task(runs_folder: Path, rows: Iterable[Any]) -> list[str]:
@@ -287,7 +282,7 @@ def _run_text_trial(job: TextTrialSpec) -> str:
     source = TextSource.from_dict(job.source)
     options = {name: getattr(job, name) for name in ("size", "tokenizer", "vocabulary", "settings")}
     plan = plan_pretraining(job.milestone, source.paths, source=source, **options)
-    # prepared before peak memory is measured: training a tokenizer may need more memory than the model
+    # prepared before peak memory is reset: training a tokenizer may need more memory than the model
     corpus = cast("Corpus", plan.prepare_corpus())  # parallel corpora are not compared
     plan, reason = (plan, "") if "pairs" in job.settings else without_impossible_pair_task(plan, corpus)
     reset_peak_ram()
@@ -339,7 +334,7 @@ class TaskTrialSpec:
 
     start_from       a run folder, or the name of a model to train from scratch
     adaptation       fields of `Adaptation`
-    start_untrained  take only settings and tokenizer of the run, as an ablation of pre-training
+    start_untrained  use only settings and tokenizer of the run: the ablation of pre-training
     """
 
     start_from: str
@@ -355,7 +350,7 @@ class TaskTrialSpec:
 
 
 def run_task_trial(job: TaskTrialSpec, on_line: LineCallback) -> TaskTrial:
-    """Run a trial on a task in its process; errors are part of the result and not raised."""
+    """Run a trial on a task in a process; errors are part of the result and not raised."""
     _, trial = _run_trial(TASK_TRIAL_PROGRAM, job, on_line, task_trial_result, TaskTrial(job.seed))
     return replace(trial, seed=job.seed, score=None if trial.error else trial.score)
 
@@ -400,9 +395,8 @@ def _run_task_trial(job: TaskTrialSpec) -> dict[str, Any]:
 
     source = LabeledSource.from_dict(job.source)
     data = read_splits(source)
-    plan = training_run.plan_adaptation(
-        job.start_from, source, how=job.adaptation, settings=job.settings, size=job.size, data=data
-    )
+    options: dict[str, Any] = {"how": job.adaptation, "settings": job.settings, "size": job.size}
+    plan = training_run.plan_adaptation(job.start_from, source, data=data, **options)
     if job.start_untrained:  # random initialization, and the learning rate of training from scratch
         rate = plan.spec.default_recipe().get("rate", plan.recipe.rate)
         plan = replace(plan, init_from=None, recipe=replace(plan.recipe, rate=rate))

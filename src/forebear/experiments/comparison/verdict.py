@@ -12,8 +12,8 @@ from forebear.experiments.comparison.results import TaskComparison, TaskComparis
 from forebear.experiments.comparison.significance import score_difference
 from forebear.settings.units import format_bytes, format_duration
 
-MIN_IMPROVEMENT = 0.0005  # bits per byte: a smaller improvement does not take the lead
-SIMILAR_COST_RATIO = 1.1  # costs with a ratio below this count as equal
+MIN_IMPROVEMENT = 0.0005  # bits per byte, to take the lead
+SIMILAR_COST_RATIO = 1.1  # costs with a smaller ratio count as equal
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class LeadInterval:
 
 
 def pareto_front_over_time(rows: Iterable[TextComparisonRow]) -> list[tuple[float, float, TextComparisonRow]]:
-    """(seconds, bits per byte, row) of each new minimum over all rows, from the worst final result downwards."""
-    rows = list(rows)  # to lead above the worst final result is irrelevant
+    """(seconds, bits per byte, row) of each new minimum over all rows that is no worse than every final result."""
+    rows = list(rows)
     worst = max((bits for row in rows if (bits := row.mean("bits_per_byte")) is not None), default=0.0)
     points = [(seconds, bits, row) for row in rows for seconds, bits in row.running_minimum() if bits <= worst]
     front: list[tuple[float, float, TextComparisonRow]] = []
@@ -92,10 +92,8 @@ def _lead_summary(intervals: list[LeadInterval], *, multiple_models: bool) -> st
             f"{first.row.title}{suffix}: it gives its first answer after {format_duration(first.start)}"
             f" of learning and ends at {first.end_bits:.3f} bits a byte."
         )
-    clauses = [
-        f"up to {format_duration(later[0].start)} of learning,"
-        f" {first.row.title} is best ({first.end_bits:.3f} bits a byte)"
-    ]
+    clauses = [f"up to {format_duration(later[0].start)} of learning"]
+    clauses.append(f"{first.row.title} is best ({first.end_bits:.3f} bits a byte)")
     for interval, next_interval in zip(later, [*later[1:], None], strict=True):
         span = f" up to {format_duration(next_interval.start)}" if next_interval else " on"
         clauses.append(f"from {format_duration(interval.start)}{span} {interval.row.title} ({interval.end_bits:.3f})")
@@ -104,7 +102,7 @@ def _lead_summary(intervals: list[LeadInterval], *, multiple_models: bool) -> st
 
 
 def _cost_comparison(scored: Sequence[TextComparisonRow], best: TextComparisonRow) -> list[str]:
-    """The best row against the fastest of the others with a result."""
+    """The best row compared with the fastest of the other rows with a result."""
     others = [row for row in scored if row.name != best.name]
     fastest = min(others, key=lambda row: row.mean("seconds") or float("inf"), default=None)
     lowest, cost = best.mean("bits_per_byte"), best.mean("seconds")
@@ -128,15 +126,13 @@ def _scale_references(comparison: TextComparison, lowest: float) -> list[str]:
         if baselines[0].bits_per_byte < lowest:
             sentences.append(f"No milestone has come below {baselines[0].name} yet: more time, or more text, may.")
     if (limit := comparison.limit) is not None:
-        sentences.append(
-            f"The text's true entropy is {limit:.3f}: the best is {lowest - limit:.3f} above what"
-            " no model can go below."
-        )
+        distance = f"the best is {lowest - limit:.3f} above what no model can go below"
+        sentences.append(f"The text's true entropy is {limit:.3f}: {distance}.")
     return sentences
 
 
 def _text_unit_notes(scored: Sequence[TextComparisonRow]) -> list[str]:
-    """Notes on rows that score sentences instead of documents, and so predict more end tokens."""
+    """Notes on rows that score sentences instead of documents, and so predict more end-of-text tokens."""
     num_ends = {row.name: max(ends) for row in scored if (ends := row.trial_values("ends"))}
     fewest = min(num_ends.values(), default=0)
     return [
@@ -153,7 +149,7 @@ ScoresByRow = Mapping[str, Sequence[np.ndarray]]  # (N,) per-example scores for 
 
 
 def format_points(value: float) -> str:
-    """A score or difference in points of a hundred."""
+    """A score or difference in percentage points."""
     return f"{100 * value:.1f}"
 
 
@@ -179,10 +175,8 @@ def task_conclusions(comparison: TaskComparison) -> list[str]:
     if best is None or best.score is None:
         return ["Nothing to compare yet: no model has answered the test."]
     if comparison.whole:
-        conclusions = [
-            _ablation_conclusion(row.title, *row.versus) for row in comparison.rows if row.versus is not None
-        ]
-        return conclusions or ["Only BERT as it is has a result."]
+        effects = [_ablation_conclusion(row.title, *row.versus) for row in comparison.rows if row.versus is not None]
+        return effects or ["Only BERT as it is has a result."]
     num_seeds = len(best.trial_values("score"))
     spread = "" if best.spread is None else f" ± {format_points(best.spread)} over {num_seeds} seeds"
     conclusions = [
@@ -195,10 +189,8 @@ def task_conclusions(comparison: TaskComparison) -> list[str]:
     ):
         if row is not None:
             score = format_points(row.score or 0.0) if row.name != best.name else "the best itself"
-            cost_text = format_cost(row.mean(cost) or 0)
-            conclusions.append(
-                f"The {superlative} that is within 1 point of the best is {row.title}: {cost_text}, {score}."
-            )
+            result = f"{format_cost(row.mean(cost) or 0)}, {score}"
+            conclusions.append(f"The {superlative} that is within 1 point of the best is {row.title}: {result}.")
     return conclusions
 
 
@@ -235,7 +227,7 @@ def comparison_notes(comparison: TaskComparison, scores_by_row: ScoresByRow) -> 
 
 
 def contamination_notes(files_by_title: Mapping[str, Sequence[str]]) -> list[str]:
-    """Notes on rows whose base run was trained on files that are now evaluated on."""
+    """Notes on rows whose base run was trained on the evaluation files."""
     return [
         f"The run that {title} begins with has learned from {' and '.join(files)} already:"
         " its scores on held-out parts of that say too much."
