@@ -86,7 +86,7 @@ def test_unknown_bytes_equal_those_of_the_spans(tokenizers, setup, texts):
     tokens, (ids, counts) = tokenizer.encode_batch(texts), tokenizer.encode_many(texts)
     assert (tokens.ids.tolist(), tokens.counts.tolist()) == (ids.tolist(), counts.tolist())
     assert tokens.unknown_bytes.tolist() == [unknown_byte_count(tokenizer, text) for text in texts]
-    assert tokens.starts is None
+    assert tokens.is_word_start is None
     if not setup.startswith("words"):  # else other words may be unknown than those of its own segmenter
         assert (
             tokenizer.encode_batch(texts, [[len(text)] for text in texts]).unknown_bytes.tolist()

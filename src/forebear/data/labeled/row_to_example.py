@@ -1,4 +1,4 @@
-"""Conversion of the raw values of a row to an example, or to the reason why the row is invalid."""
+"""Conversion of the raw values of a row to an example: labels, answers, choices, tags; BadRowError if invalid."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from forebear.data.labeled.labeled_format import (
 )
 from forebear.errors import list_names
 
-# --- Answers, and where they are in their passages ---
+# --- Answers and their offsets in the passage ---
 
 START_KEYS = ("answer_start", "start", "offset")
 ParsedAnswer = tuple[str, int | None]  # an answer and its offset, if the file has one
 
 
 def parse_answers(value: Any, start: Any, is_optional: bool) -> list[ParsedAnswer] | None:
-    """The answers in any of the known notations; []: unanswerable; None: no gold answer."""
+    """The answers in any of the supported notations; []: unanswerable; None: no gold answer."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -72,9 +72,9 @@ def _parse_start(value: Any) -> int | None:
 
 
 def locate_answers(passage: str, answers: list[ParsedAnswer]) -> tuple[tuple[AnswerSpan, ...], list[str]]:
-    """The span of each answer in its passage, and what was repaired.
+    """The span of each answer in its passage, and notes on repairs.
 
-    A wrong offset is corrected if the answer occurs exactly once; an answer that does not occur is dropped if the
+    A wrong offset is corrected if the answer occurs exactly once. An answer that does not occur is dropped if the
     question has another one.
     """
     spans: list[AnswerSpan] = []
@@ -88,8 +88,8 @@ def locate_answers(passage: str, answers: list[ParsedAnswer]) -> tuple[tuple[Ans
             if start is not None:
                 repairs.append(f"the answer {shorten_value(text)} begins at {spans[-1].start}, not at {start}")
         else:
-            location_text = "" if start is None or text not in passage else f" at {start}, but more than once elsewhere"
-            errors.append(f"the answer {shorten_value(text)} does not stand in its passage{location_text}")
+            offset_note = "" if start is None or text not in passage else f" at {start}, but more than once elsewhere"
+            errors.append(f"the answer {shorten_value(text)} does not stand in its passage{offset_note}")
     if errors and not spans:
         raise BadRowError(errors[0])
     return tuple(spans), [*repairs, *(f"{error}; it was left out, the question has another" for error in errors)]
@@ -97,18 +97,18 @@ def locate_answers(passage: str, answers: list[ParsedAnswer]) -> tuple[tuple[Ans
 
 Label = str | tuple[str, ...] | float | None
 ExampleBuilder = Callable[[Sequence[Any], ExampleLocation], Example]  # values in the order of the format's role columns
-MAX_CACHED_LABELS = 10_000  # distinct spellings of labels; a column with more of them has no labels
+MAX_CACHED_LABELS = 10_000  # distinct cells of a label column; one with more of them has no class labels
 
 
 def fast_constructor(cls: Any) -> Callable[[Any, Any, Any], Any]:
-    """A constructor for frozen dataclasses with three slots, twice as fast as their own __init__."""
-    new, (first, second, third) = object.__new__, (vars(cls)[field.name].__set__ for field in fields(cls))
+    """A constructor of frozen dataclasses with three slots, twice as fast as their __init__."""
+    new, (set_first, set_second, set_third) = object.__new__, (vars(cls)[field.name].__set__ for field in fields(cls))
 
     def make(value1: Any, value2: Any, value3: Any) -> Any:
         instance = new(cls)
-        first(instance, value1)
-        second(instance, value2)
-        third(instance, value3)
+        set_first(instance, value1)
+        set_second(instance, value2)
+        set_third(instance, value3)
         return instance
 
     return make
@@ -144,7 +144,7 @@ def _label_parser(options: LabeledReadOptions) -> Callable[[Any], Label]:
     """A function that parses the label of a cell or JSON value."""
     if options.labels == "absent":
         return lambda value: None
-    parsers = {"one": lambda value, form: label_text(value), "several": _parse_labels, "number": _parse_number}
+    parsers = {"one": lambda value, file_format: label_text(value), "several": _parse_labels, "number": _parse_number}
     parse = parsers[options.file_format.answer]
     cache: dict[str, Label] = {}
 
@@ -153,11 +153,11 @@ def _label_parser(options: LabeledReadOptions) -> Callable[[Any], Label]:
             return label
         label = parse(value, options.file_format)
         if label is None:
-            if options.labels == "wanted":
+            if options.labels == "required":
                 raise BadRowError("there is no label")
             return None
         if options.known_labels is not None and not isinstance(label, float):
-            _check_known([label] if isinstance(label, str) else label, options.known_labels)
+            _require_known([label] if isinstance(label, str) else label, options.known_labels)
         if value.__class__ is str and len(cache) < MAX_CACHED_LABELS:
             cache[value] = label
         return label
@@ -165,7 +165,7 @@ def _label_parser(options: LabeledReadOptions) -> Callable[[Any], Label]:
     return read_label
 
 
-def _check_known(labels: Iterable[str], known_labels: frozenset[str], role: str = "label") -> None:
+def _require_known(labels: Iterable[str], known_labels: frozenset[str], role: str = "label") -> None:
     for label in labels:
         if label not in known_labels:
             raise BadRowError(unknown_label_reason(label, known_labels, role))
@@ -232,7 +232,7 @@ def _build_tagged(options: LabeledReadOptions, values: Sequence[Any], location: 
         raise BadRowError(list_error if words else "there are no words")
     words = tuple(cell_text(word, "word") if not isinstance(word, str) or not word else word for word in words)
     if not tags or options.labels == "absent":
-        if options.labels == "wanted":
+        if options.labels == "required":
             raise BadRowError("there are no tags")
         return TaggedExample(words, None, location)
     if not isinstance(tags, list) or len(tags) != len(words):
@@ -242,7 +242,7 @@ def _build_tagged(options: LabeledReadOptions, values: Sequence[Any], location: 
     if None in tag_texts:
         raise BadRowError(f"word {tag_texts.index(None) + 1} has no tag")
     if options.known_labels is not None:
-        _check_known(filter(None, tag_texts), options.known_labels, "tag")
+        _require_known(filter(None, tag_texts), options.known_labels, "tag")
     return TaggedExample(words, tuple(filter(None, tag_texts)), location)
 
 
@@ -252,7 +252,7 @@ def _build_question(options: LabeledReadOptions, values: Sequence[Any], location
     if options.labels != "absent":
         answers = parse_answers(values[2], values[3], options.labels == "optional")
     if answers is None:
-        if options.labels == "wanted":
+        if options.labels == "required":
             raise BadRowError("nobody has said what the answer is")
         return QuestionExample(question, passage, None, location)
     spans, repairs = locate_answers(passage, answers)
@@ -269,7 +269,7 @@ def _build_choice(options: LabeledReadOptions, values: Sequence[Any], location: 
     gold = values[end]
     if options.labels == "absent" or (options.labels == "optional" and (gold is None or gold == "")):
         return ChoiceExample(text, choices, None, location)
-    return ChoiceExample(text, choices, _parse_right_choice(gold, choices, choice_labels, file_format.first), location)
+    return ChoiceExample(text, choices, _parse_gold_choice(gold, choices, choice_labels, file_format.first), location)
 
 
 def parse_choices(values: list[Any]) -> tuple[tuple[str, ...], list[str]]:
@@ -289,12 +289,12 @@ def parse_choices(values: list[Any]) -> tuple[tuple[str, ...], list[str]]:
         values = value
     if len(values) < 2:
         raise BadRowError(f"there {'is one choice' if values else 'are no choices'} only; two are needed")
-    numbers = [str(value) if type(value) in (int, float) else value for value in values]
-    texts = tuple(cell_text(value, f"choice number {number}") for number, value in enumerate(numbers, 1))
+    choice_values = [str(value) if type(value) in (int, float) else value for value in values]
+    texts = tuple(cell_text(value, f"choice number {number}") for number, value in enumerate(choice_values, 1))
     return texts, choice_labels if len(choice_labels) == len(texts) else []
 
 
-def _parse_right_choice(value: Any, choices: tuple[str, ...], choice_labels: list[str], first: str) -> int:
+def _parse_gold_choice(value: Any, choices: tuple[str, ...], choice_labels: list[str], first: str) -> int:
     if (gold := label_text(value)) is None:
         raise BadRowError("nobody has said which choice is right")
     if gold in choice_labels:
@@ -305,16 +305,16 @@ def _parse_right_choice(value: Any, choices: tuple[str, ...], choice_labels: lis
             count = "more than one" if matches else "none"
             raise BadRowError(f"the right choice {shorten_value(gold)} is {count} of the choices")
         return matches[0]
-    number = choice_index(gold, first)
-    if number is None or not 0 <= number < len(choices):
+    index = choice_index(gold, first)
+    if index is None or not 0 <= index < len(choices):
         message = f"the right choice is {shorten_value(gold)}, but there are {len(choices)}"
         raise BadRowError(f"{message}, and the first is called {first}")
-    return number
+    return index
 
 
-def choice_index(right: str, first: str) -> int | None:
-    """The index (from 0) of a choice, where the first is called 0, 1 or A."""
+def choice_index(gold: str, first: str) -> int | None:
+    """The index (from 0) of a choice, where `first` (0, 1 or A) is the name of the first one."""
     if first == "A":
-        return ord(right.upper()) - ord("A") if len(right) == 1 and right.isascii() and right.isalpha() else None
-    right = right.removesuffix(".0")  # numbers as spreadsheets write them
-    return int(right) - int(first) if right.isdecimal() and right.isascii() else None
+        return ord(gold.upper()) - ord("A") if len(gold) == 1 and gold.isascii() and gold.isalpha() else None
+    gold = gold.removesuffix(".0")  # numbers as spreadsheets write them
+    return int(gold) - int(first) if gold.isdecimal() and gold.isascii() else None

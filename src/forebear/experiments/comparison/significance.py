@@ -61,7 +61,7 @@ def example_scores(task: Task, examples: Sequence[Any], predictions: Sequence[An
             ]
         )
     if isinstance(task, MultipleChoice):
-        return np.array([float(example.right == prediction.choice) for example, prediction in pairs])
+        return np.array([float(example.answer_index == prediction.choice) for example, prediction in pairs])
     assert isinstance(task, Classification)
     if task.kind == "several":
         return _f1_parts([({*example.label}, {*prediction.label}) for example, prediction in pairs])
