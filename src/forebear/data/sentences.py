@@ -302,9 +302,8 @@ LINE_FEED = b"\n"
 MAX_TRAILING_SPACES = 8  # at the end of a line; text with more is split into strings
 _IS_ASCII_SPACE = np.array([chr(code).isspace() for code in range(128)] + [False] * 128)  # ASCII white space
 _WIDE_SPACES = [c.encode() for c in map(chr, range(128, 0x3001)) if c.isspace()]
-_TWO_BYTE_SPACES, _THREE_BYTE_SPACES = (
-    [int.from_bytes(c, "big") for c in _WIDE_SPACES if len(c) == size] for size in (2, 3)
-)
+_TWO_BYTE_SPACES = [int.from_bytes(c, "big") for c in _WIDE_SPACES if len(c) == 2]
+_THREE_BYTE_SPACES = [int.from_bytes(c, "big") for c in _WIDE_SPACES if len(c) == 3]
 
 
 class DocumentLines(NamedTuple):

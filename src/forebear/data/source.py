@@ -359,7 +359,8 @@ def _first_bytes(documents: Iterable[Document], num_bytes: int) -> Iterator[Docu
         if len(data) > remaining:
             text = data[: max(remaining, 1)].decode("utf-8", "ignore")
             text = _drop_partial_word(text, document.text) if document.word_ends is None else text
-            ends = document.word_ends and (*(end for end in document.word_ends if end < len(text)), len(text))
+            ends = document.word_ends
+            ends = None if ends is None else (*(end for end in ends if end < len(text)), len(text))
             yield replace(document, text=text, word_ends=ends, entity_spans=None)  # entities are not used in training
             return
         yield document

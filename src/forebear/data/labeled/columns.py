@@ -73,15 +73,15 @@ def normalize_column_name(name: ColumnRef) -> str:
 
 
 @dataclass(frozen=True)
-class ColumnSample:
+class Column:
     """A column with its values in the first rows, and their types and statistics."""
 
-    column: ColumnRef
+    ref: ColumnRef  # its name, or its number from 1
     values: tuple[Any, ...]
 
     @property
     def name(self) -> str:
-        return normalize_column_name(self.column) if isinstance(self.column, str) else ""
+        return normalize_column_name(self.ref) if isinstance(self.ref, str) else ""
 
     @cached_property
     def text_values(self) -> tuple[str, ...]:
@@ -142,13 +142,13 @@ class ColumnSample:
         return count < 20 and (self.mean_length <= max_mean_length / 2 or bool(self.numeric_values))
 
 
-def find_column_named(columns: Sequence[ColumnSample], names: Sequence[str]) -> ColumnSample | None:
+def find_column_named(columns: Sequence[Column], names: Sequence[str]) -> Column | None:
     """The column with the earliest of these names."""
     by_name = {column.name: column for column in reversed(columns) if column.name}
     return next((by_name[name] for name in names if name in by_name), None)
 
 
-def find_label_column(columns: Sequence[ColumnSample]) -> ColumnSample | None:
+def find_label_column(columns: Sequence[Column]) -> Column | None:
     """The label column: by its name, otherwise the one with the fewest distinct values."""
     max_mean_length = max((column.mean_length for column in columns), default=0.0)
     by_name = [column for column in columns if column.name in LABEL_NAMES]
@@ -164,7 +164,7 @@ def find_label_column(columns: Sequence[ColumnSample]) -> ColumnSample | None:
     )
 
 
-def find_text_columns(columns: Sequence[ColumnSample]) -> list[ColumnSample]:
+def find_text_columns(columns: Sequence[Column]) -> list[Column]:
     """The text columns: a pair by name (sentence1, sentence2), one by name, otherwise all of about the same length."""
     texts = [column for column in columns if column.is_text]
     by_name = {column.name: column for column in texts if column.name}
@@ -179,13 +179,13 @@ def find_text_columns(columns: Sequence[ColumnSample]) -> list[ColumnSample]:
         return [column]
     max_mean_length = max((column.mean_length for column in texts), default=0.0)
     texts = [column for column in texts if column.mean_length >= max_mean_length / 3]
-    # A few values that recur are a source or a genre; they are taken only if nothing else is left.
+    # A few recurring values are a source or a genre: such a column is used only if there is no other.
     return [column for column in texts if column.num_distinct > max(1, len(column.text_values) / 50)] or texts
 
 
-def find_choice_columns(columns: Sequence[ColumnSample]) -> list[ColumnSample]:
+def find_choice_columns(columns: Sequence[Column]) -> list[Column]:
     """Columns with consecutively numbered names: choice1, choice2 …, ending0 …, option_a …, or A, B, C, D."""
-    groups: dict[str, list[tuple[str, ColumnSample]]] = {}
+    groups: dict[str, list[tuple[str, Column]]] = {}
     for column in columns:
         end = max((index for index, character in enumerate(column.name, 1) if character.isalnum()), default=0)
         if column.name and (match := NUMBERED_NAME.fullmatch(column.name, 0, end)):
@@ -210,9 +210,9 @@ def is_header(first_row: list[str], rest: list[list[str]]) -> bool:
     known_names = [name for name in names if name in HEADER_NAMES]
     if len(known_names) > 1 or any(name not in HEADER_OR_LABEL_NAMES for name in known_names):
         return True
-    columns = [ColumnSample(i, tuple(row[i] for row in rest if i < len(row))) for i in range(len(cells))]
+    columns = [Column(i, tuple(row[i] for row in rest if i < len(row))) for i in range(len(cells))]
     for cell, column in zip(cells, columns, strict=True):
-        if column.numeric_values and not ColumnSample(0, (cell,)).numeric_values:
+        if column.numeric_values and not Column(0, (cell,)).numeric_values:
             return True
     max_mean_length = max((column.mean_length for column in columns), default=0.0)
     looks_like_names = all(len(cell.split()) <= 3 and not re.search(r"[.,!?。，！？]", cell) for cell in cells)
@@ -260,54 +260,54 @@ class RequestedColumns:
         message = f"there is no column {column}; a row has {width}"
         raise InputError(message, file=self.file, hint="give its number, counted from 1")
 
-    def find_column(self, columns: Sequence[ColumnSample], reference: ColumnRef) -> ColumnSample:
-        """The column that was asked for, by its name in the file or by its number."""
+    def find_column(self, columns: Sequence[Column], reference: ColumnRef) -> Column:
+        """The column with this name in the file, or with this number."""
         for column in columns:
-            if column.column == reference or str(column.column) == str(reference):
+            if column.ref == reference or str(column.ref) == str(reference):
                 return column
         number = int(reference) if is_column_number(str(reference)) else 0
         if 1 <= number <= len(columns):
             return columns[number - 1]
-        names = ", ".join(str(column.column) for column in columns)
+        names = ", ".join(str(column.ref) for column in columns)
         message = f"there is no column {reference!r}; there are: {names[:300]}"
         raise InputError(message, file=self.file, hint="choose one")
 
-    def find_texts(self, columns: Sequence[ColumnSample]) -> list[ColumnSample]:
-        """The text columns that were asked for."""
+    def find_texts(self, columns: Sequence[Column]) -> list[Column]:
+        """The requested text columns."""
         return [self.find_column(columns, text) for text in self.text_columns]
 
-    def find_label(self, columns: Sequence[ColumnSample], names: Sequence[str] = ()) -> ColumnSample | None:
-        """The label column that was asked for; otherwise the column with the earliest of these names."""
+    def find_label(self, columns: Sequence[Column], names: Sequence[str] = ()) -> Column | None:
+        """The requested label column; if none is requested, the column with the earliest of these names."""
         if self.label_column is not None:
             return self.find_column(columns, self.label_column)
         return find_column_named(columns, names)
 
 
-def column_name(column: ColumnSample) -> str:
-    return f"column {column.column}" if isinstance(column.column, int) else repr(column.column)
+def column_name(column: Column) -> str:
+    return f"column {column.ref}" if isinstance(column.ref, int) else repr(column.ref)
 
 
 def build_format_guess(
     task: str,
-    columns: list[ColumnSample],
+    columns: list[Column],
     file_format: LabeledFormat,
-    roles: list[tuple[ColumnSample, str]],
+    roles: list[tuple[Column, str]],
     notes: Sequence[str] = (),
 ) -> FormatGuess:
     """The guess, with the id column, if there is exactly one, and notes on used and unused columns."""
     used = [column for column, _ in roles]
     rest = [column for column in columns if column not in used]
     ids = [column for column in rest if column.name and column.is_id and column.text_values]
-    ids = [column.column for column in ids if column.num_distinct == len(column.text_values)]
+    ids = [column.ref for column in ids if column.num_distinct == len(column.text_values)]
     id_column = ids[0] if len(ids) == 1 else None
     description = ", ".join(
         f"{column_name(column)} {'is ' * (index == 0)}{role}" for index, (column, role) in enumerate(roles)
     )
 
     def is_nested(name: str) -> bool:  # inside a used field, or a used field is inside it
-        return any(name.startswith(f"{other.column}.") or f"{other.column}".startswith(f"{name}.") for other in used)
+        return any(name.startswith(f"{other.ref}.") or f"{other.ref}".startswith(f"{name}.") for other in used)
 
-    unused = [item for item in rest if item.column != id_column and not is_nested(str(item.column))]
+    unused = [item for item in rest if item.ref != id_column and not is_nested(str(item.ref))]
     unused_notes = [f"not used: {', '.join(map(column_name, unused))}"] if unused else []
     return FormatGuess(task, replace(file_format, name=id_column), [description, *notes, *unused_notes])
 
@@ -316,7 +316,7 @@ def build_format_guess(
 
 
 def assign_tagging_columns(
-    columns: list[ColumnSample], requested: RequestedColumns, file_format: LabeledFormat
+    columns: list[Column], requested: RequestedColumns, file_format: LabeledFormat
 ) -> FormatGuess | None:
     """Assign lists of words and of equally many tags, or a text and one tag for each character."""
     tags = requested.find_label(columns)
@@ -331,10 +331,10 @@ def assign_tagging_columns(
         return None
     names = sorted({str(tag) for row_tags in tags.list_values for tag in row_tags})
     roles = [(words, "the words"), (tags, f"the tags ({len(names)} in the first rows: {list_names(names, MAX_NAMES)})")]
-    return build_format_guess("tagging", columns, replace(file_format, texts=(words.column,), label=tags.column), roles)
+    return build_format_guess("tagging", columns, replace(file_format, texts=(words.ref,), label=tags.ref), roles)
 
 
-def _is_aligned(words: ColumnSample, tags: ColumnSample) -> bool:
+def _is_aligned(words: Column, tags: Column) -> bool:
     aligned = [
         isinstance(row_words, list | str) and isinstance(row_tags, list) and len(row_words) == len(row_tags)
         for row_words, row_tags in zip(words.values, tags.values, strict=True)
@@ -344,7 +344,7 @@ def _is_aligned(words: ColumnSample, tags: ColumnSample) -> bool:
 
 
 def assign_qa_columns(
-    columns: list[ColumnSample], requested: RequestedColumns, file_format: LabeledFormat
+    columns: list[Column], requested: RequestedColumns, file_format: LabeledFormat
 ) -> FormatGuess | None:
     """Assign a question and a passage by name, and answers that occur in the passage."""
     if requested.text_columns:
@@ -368,21 +368,21 @@ def assign_qa_columns(
     ):
         return None  # answers such as yes and no
     roles, notes = [(question, "the question"), (passage, "the passage")], []
-    file_format = replace(file_format, texts=(question.column, passage.column))
+    file_format = replace(file_format, texts=(question.ref, passage.ref))
     if answer is None:
         notes.append("no column looks like an answer")
     else:
         roles.append((answer, "the answer"))
-        file_format = replace(file_format, label=answer.column)
+        file_format = replace(file_format, label=answer.ref)
         if (start := find_column_named(columns, START_NAMES)) is not None:
             roles.append((start, "where it begins"))
-            file_format = replace(file_format, start=start.column)
+            file_format = replace(file_format, start=start.ref)
         elif answer.text_values:
             notes.append("nothing says where an answer begins: it is taken where it first stands in the passage")
     return build_format_guess("answering", columns, file_format, roles, notes)
 
 
-def _answers_in_passage(answer: ColumnSample, passage: ColumnSample) -> bool:
+def _answers_in_passage(answer: Column, passage: Column) -> bool:
     occurs = [
         isinstance(answer_text, str) and isinstance(passage_text, str) and answer_text in passage_text
         for answer_text, passage_text in zip(answer.values, passage.values, strict=True)
@@ -392,7 +392,7 @@ def _answers_in_passage(answer: ColumnSample, passage: ColumnSample) -> bool:
 
 
 def assign_choice_columns(
-    columns: list[ColumnSample], requested: RequestedColumns, file_format: LabeledFormat
+    columns: list[Column], requested: RequestedColumns, file_format: LabeledFormat
 ) -> FormatGuess | None:
     """Assign a text, choices (one list column, or one column each), and the gold choice."""
     lists = [item for item in columns if item.list_values or any(isinstance(value, dict) for value in item.values)]
@@ -416,16 +416,16 @@ def assign_choice_columns(
     gold = None if gold in texts else gold
     roles = [(text, "the text") for text in texts]
     roles += [(choices[0], "the choices")] if len(choices) == 1 else [(column, "a choice") for column in choices]
-    file_format = replace(file_format, texts=tuple(text.column for text in texts))
-    file_format = replace(file_format, choices=tuple(choice.column for choice in choices))
+    file_format = replace(file_format, texts=tuple(text.ref for text in texts))
+    file_format = replace(file_format, choices=tuple(choice.ref for choice in choices))
     if gold is None:
         return build_format_guess("choice", columns, file_format, roles, ["no column looks like the right choice"])
     first_choice_name, numbering_note = _detect_choice_numbering(gold, choices)
-    file_format = replace(file_format, first=first_choice_name, label=gold.column)
+    file_format = replace(file_format, first=first_choice_name, label=gold.ref)
     return build_format_guess("choice", columns, file_format, [*roles, (gold, f"the right one ({numbering_note})")])
 
 
-def _detect_choice_numbering(gold: ColumnSample, choices: list[ColumnSample]) -> tuple[str, str]:
+def _detect_choice_numbering(gold: Column, choices: list[Column]) -> tuple[str, str]:
     """The name of the first choice in the gold column ("0", "1", "A"; "": choices by their text), and a note."""
     counts, num_texts, values = [], 0, []
     for row, value in enumerate(gold.values):
@@ -455,16 +455,14 @@ def _detect_choice_numbering(gold: ColumnSample, choices: list[ColumnSample]) ->
 # --- Roles of classification; choice of the task ---
 
 # For each task, the function that assigns its columns, and their description.
-ASSIGNERS: dict[
-    str, tuple[Callable[[list[ColumnSample], RequestedColumns, LabeledFormat], FormatGuess | None], str]
-] = {
+ASSIGNERS: dict[str, tuple[Callable[[list[Column], RequestedColumns, LabeledFormat], FormatGuess | None], str]] = {
     "tagging": (assign_tagging_columns, "a list of words and a list of tags"),
     "choice": (assign_choice_columns, "a text and at least two choices"),
     "answering": (assign_qa_columns, "a question, a passage and an answer"),
 }
 
 
-def assign_columns(columns: list[ColumnSample], requested: RequestedColumns, file_format: LabeledFormat) -> FormatGuess:
+def assign_columns(columns: list[Column], requested: RequestedColumns, file_format: LabeledFormat) -> FormatGuess:
     """The task and the format with all column roles; the first note names the role of each column."""
     for task, (assign, _) in ASSIGNERS.items():
         if requested.task in (None, task) and (guess := assign(columns, requested, file_format)) is not None:
@@ -478,13 +476,13 @@ def assign_columns(columns: list[ColumnSample], requested: RequestedColumns, fil
     hint = "name the columns with --text-column, --choice-column and --label-column"
     if likely_task and likely_task != requested.task:
         hint = f"the likely task is {likely_task}: --task {likely_task}; or {hint}"
-    names = ", ".join(str(column.column) for column in columns)
+    names = ", ".join(str(column.ref) for column in columns)
     message = f"{requested.task} needs {ASSIGNERS[requested.task][1]}; the columns are: {names[:300]}"
     raise InputError(message, file=requested.file, hint=hint)
 
 
 def _assign_classification_columns(
-    columns: list[ColumnSample], requested: RequestedColumns, file_format: LabeledFormat
+    columns: list[Column], requested: RequestedColumns, file_format: LabeledFormat
 ) -> FormatGuess:
     """Assign text and label columns for classification of one text or of a text pair."""
     named_columns = requested.find_texts(columns)
@@ -506,15 +504,15 @@ def _assign_classification_columns(
             hint = f"the likely task is {likely_task}: --task {likely_task}; or name the columns with --text-column"
         raise InputError(message, file=requested.file, hint=hint)
     roles = list(zip(texts, ["the text"] if len(texts) == 1 else ["the first text", "the second"], strict=True))
-    file_format = replace(file_format, texts=tuple(text.column for text in texts))
+    file_format = replace(file_format, texts=tuple(text.ref for text in texts))
     if label is None:
         return build_format_guess(task, columns, file_format, roles, ["no column looks like a label"])
-    file_format, description = _describe_label(label, requested, replace(file_format, label=label.column))
+    file_format, description = _describe_label(label, requested, replace(file_format, label=label.ref))
     return build_format_guess(task, columns, file_format, [*roles, (label, description)])
 
 
 def _describe_label(
-    label: ColumnSample, requested: RequestedColumns, file_format: LabeledFormat
+    label: Column, requested: RequestedColumns, file_format: LabeledFormat
 ) -> tuple[LabeledFormat, str]:
     """The format with the type of the label (one class, several, a number), and a description."""
     cells, lists = label.text_values, label.list_values

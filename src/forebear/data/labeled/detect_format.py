@@ -15,14 +15,7 @@ from typing import Any
 from forebear.data.io.ledger import Ledger
 from forebear.data.io.sources import Paths, SourceFile, find_sources
 from forebear.data.io.text_blocks import OnBadBytes, TextBlocks
-from forebear.data.labeled.columns import (
-    MAX_NAMES,
-    ColumnSample,
-    FormatGuess,
-    RequestedColumns,
-    assign_columns,
-    is_header,
-)
+from forebear.data.labeled.columns import MAX_NAMES, Column, FormatGuess, RequestedColumns, assign_columns, is_header
 from forebear.data.labeled.labeled_format import LABELED_FORMATS, ONLY_TASK, TASKS, LabeledFileKind, LabeledFormat
 from forebear.data.labeled.readers import (
     COLUMN_GAP,
@@ -158,7 +151,7 @@ def _detect_json_fields(head: FileHead, requested: RequestedColumns, file_format
         names += dict.fromkeys(f"{field}.{name}" for value in inner for name in value)
     if not names:
         raise InputError("its objects have no fields", file=head.source.name, hint='write {"text": …, "label": …}')
-    columns = [ColumnSample(name, tuple(json_field(record, name) for record in objects)) for name in names]
+    columns = [Column(name, tuple(json_field(record, name) for record in objects)) for name in names]
     return assign_columns(columns, requested, file_format).with_prefix(f"{LABELED_FORMATS[file_format.kind]}: ")
 
 
@@ -177,7 +170,7 @@ def _detect_table(
     width = len(first_row) if has_header else common_width(rows)[0]
     data_rows = [row for row in data_rows if len(row) == width]
     names: list[str | int] = [cell.strip() for cell in first_row] if has_header else [*range(1, width + 1)]
-    columns = [ColumnSample(name, tuple(row[index] for row in data_rows)) for index, name in enumerate(names)]
+    columns = [Column(name, tuple(row[index] for row in data_rows)) for index, name in enumerate(names)]
     file_format = replace(file_format, header=has_header, width=0 if has_header else width)
     delimiter = "\t" if file_format.kind == "tsv" else file_format.delimiter
     delimiter_name = DELIMITER_NAMES.get(delimiter, repr(delimiter))

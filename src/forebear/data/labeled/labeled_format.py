@@ -128,8 +128,8 @@ class BadRowError(Exception):
     """A row is invalid; the message is the reason."""
 
 
-def shorten_value(value: object, max_length: int = 40) -> str:
-    """A value of a file, shortened to one line for messages."""
+def quote_value(value: object, max_length: int = 40) -> str:
+    """A value of a file as quoted in messages: shortened, on one line."""
     if isinstance(value, str):
         return repr(value if len(value) <= max_length else value[: max_length - 1] + "…")
     return json.dumps(value, ensure_ascii=False, default=str)[:max_length]
@@ -139,7 +139,7 @@ def cell_text(value: Any, role: str = "text") -> str:
     if value is None:
         raise BadRowError(f"there is no {role}")
     if not isinstance(value, str):
-        raise BadRowError(f"the {role} is {shorten_value(value)}, which is no text")
+        raise BadRowError(f"the {role} is {quote_value(value)}, which is no text")
     if not value or value.isspace():
         raise BadRowError(f"the {role} is empty")
     return value
@@ -165,7 +165,7 @@ class RowErrorPolicy:
 
     def _row(self, line: int | None, reason: str, name: str | None) -> RejectedRow:
         """The row for the records, identified by its id where there are no line numbers."""
-        reason = f"{shorten_value(name)}: {reason}" if line is None and name else reason
+        reason = f"{quote_value(name)}: {reason}" if line is None and name else reason
         return RejectedRow(self.file, line, reason, name)
 
 

@@ -21,7 +21,7 @@ from forebear.data.labeled.labeled_format import (
     ColumnRef,
     LabeledFormat,
     LabeledReadOptions,
-    shorten_value,
+    quote_value,
 )
 from forebear.data.labeled.row_to_example import example_builder, label_text, make_location, unknown_label_reason
 from forebear.data.unicode import SURROGATES
@@ -157,7 +157,7 @@ def read_slash_tags(source: SourceFile, options: LabeledReadOptions) -> Iterator
         try:
             if "\t" in text and is_in_columns(text):
                 message = "this line has a word and its tag in columns, word/tag is expected"
-                raise BadRowError(f"{message}: {shorten_value(text)}")
+                raise BadRowError(f"{message}: {quote_value(text)}")
             words, tags = parse_slash_tags(text)
             _, reason = _find_tag_error(words, tags, options, "word/tag is expected")
             if reason:
@@ -181,7 +181,7 @@ def parse_slash_tags(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
             is_open = (is_open or opens) and "]" not in tag
             tag = tag.partition("]")[0] or tag  # ] itself may be a tag
         if not word or (slash and not tag):
-            raise BadRowError(f"{shorten_value(token)} is not word/tag")
+            raise BadRowError(f"{quote_value(token)} is not word/tag")
         words.append(word)
         tags.append(tag)
     return tuple(words), tuple(tags)
@@ -198,7 +198,7 @@ def _find_tag_error(
     """The index of the first word with an invalid tag, and the reason; (0, "") if all are valid."""
     for index, tag in enumerate(_present_tags(tags, options) or ()):
         if not tag:
-            return index, f"word {index + 1} of the sentence, {shorten_value(words[index])}, has no tag: {expected}"
+            return index, f"word {index + 1} of the sentence, {quote_value(words[index])}, has no tag: {expected}"
         if options.known_labels is not None and tag not in options.known_labels:
             return index, unknown_label_reason(tag, options.known_labels, "tag")
     return 0, ""
@@ -299,7 +299,7 @@ def _conll_line_parser(file_format: LabeledFormat) -> Callable[[str], tuple[str 
         if len(cells) > width and not any(cells[width:]):  # empty columns at the end
             del cells[width:]
         if len(cells) != width:
-            message = f"the line has {len(cells)} columns, {width} are expected: {shorten_value(text)}"
+            message = f"the line has {len(cells)} columns, {width} are expected: {quote_value(text)}"
             if "\t" not in text and width == 2:
                 message += " (words that hold spaces need tabs between the columns)"
             elif "\t" in text and " " in text and len(COLUMN_GAP.split(text.strip(" "))) == width:
@@ -309,10 +309,10 @@ def _conll_line_parser(file_format: LabeledFormat) -> Callable[[str], tuple[str 
             return None, ""
         word = cells[word_index] or raw_cells[word_index]  # a word may be a space
         if not word:
-            raise BadRowError(f"the line has no word: {shorten_value(text)}")
+            raise BadRowError(f"the line has no word: {quote_value(text)}")
         tag = cells[tag_index].strip() if tag_index >= 0 else ""
         if " " in tag:  # impossible if spaces separate columns
-            message = f"the tag {shorten_value(tag)} holds a space: {shorten_value(text)}"
+            message = f"the tag {quote_value(tag)} holds a space: {quote_value(text)}"
             raise BadRowError(f"{message} (only tabs part the columns of this line)")
         return word, tag
 
@@ -326,7 +326,7 @@ def _split_conll_line(text: str, width: int) -> list[str]:
     cells = COLUMN_GAP.split(text.strip(" "))
     if len(cells) > 2 and is_slash_tagged_line(text):
         message = "this line is word/tag word/tag, a word and its tag are expected in columns"
-        raise BadRowError(f"{message}: {shorten_value(text)}")
+        raise BadRowError(f"{message}: {quote_value(text)}")
     is_space_tagged = width == 2 and len(cells) == 1 and text.startswith("  ")  # the word itself is a space
     return [" ", *cells] if is_space_tagged else cells
 
@@ -403,7 +403,7 @@ def _check_record(record: Any, text: str) -> Any:
     if isinstance(record, BrokenRecord):
         return record
     if not isinstance(record, dict):
-        return BrokenRecord(f"{shorten_value(record)} is no JSON object")
+        return BrokenRecord(f"{quote_value(record)} is no JSON object")
     if ESCAPED_SURROGATE.search(text) and has_surrogates(record):
         return BrokenRecord(LONE_SURROGATE_MESSAGE, record)
     return record
@@ -496,7 +496,7 @@ def _iter_questions(content: Any, file: str) -> Iterator[tuple[Any, dict[str, An
 
     def require_type(value: Any, expected_type: type, description: str) -> Any:
         if not isinstance(value, expected_type):
-            raise InputError(f"{description} is {shorten_value(value)}, not as in SQuAD", file=file, hint=SQUAD_HINT)
+            raise InputError(f"{description} is {quote_value(value)}, not as in SQuAD", file=file, hint=SQUAD_HINT)
         return value
 
     articles = require_type(content, dict, "the whole").get("data") if not isinstance(content, list) else content

@@ -18,13 +18,7 @@ from forebear.data.labeled.examples import (
     QuestionExample,
     TaggedExample,
 )
-from forebear.data.labeled.labeled_format import (
-    BadRowError,
-    LabeledFormat,
-    LabeledReadOptions,
-    cell_text,
-    shorten_value,
-)
+from forebear.data.labeled.labeled_format import BadRowError, LabeledFormat, LabeledReadOptions, cell_text, quote_value
 from forebear.errors import list_names
 
 # --- Answers and their offsets in the passage ---
@@ -49,7 +43,7 @@ def parse_answers(value: Any, start: Any, is_optional: bool) -> list[ParsedAnswe
                 raise BadRowError(f"there are {len(texts)} answers, but {len(starts)} places where they begin")
             value = [{"text": text, "start": answer_start} for text, answer_start in zip(texts, starts, strict=True)]
     if not isinstance(value, list):
-        raise BadRowError(f"the answer is {shorten_value(value)}, which is no text")
+        raise BadRowError(f"the answer is {quote_value(value)}, which is no text")
     starts = start if isinstance(start, list) and len(start) == len(value) else [None] * len(value)
     answers: list[ParsedAnswer] = []
     for answer, answer_start in zip(value, starts, strict=True):
@@ -68,7 +62,7 @@ def _parse_start(value: Any) -> int | None:
             raise ValueError
         return int(value)
     except (ValueError, TypeError, OverflowError):
-        raise BadRowError(f"the answer's start is {shorten_value(value)}, which is no place in the passage") from None
+        raise BadRowError(f"the answer's start is {quote_value(value)}, which is no place in the passage") from None
 
 
 def locate_answers(passage: str, answers: list[ParsedAnswer]) -> tuple[tuple[AnswerSpan, ...], list[str]]:
@@ -86,10 +80,10 @@ def locate_answers(passage: str, answers: list[ParsedAnswer]) -> tuple[tuple[Ans
         elif text in passage if start is None else passage.count(text) == 1:
             spans.append(AnswerSpan(passage.index(text), text))
             if start is not None:
-                repairs.append(f"the answer {shorten_value(text)} begins at {spans[-1].start}, not at {start}")
+                repairs.append(f"the answer {quote_value(text)} begins at {spans[-1].start}, not at {start}")
         else:
             offset_note = "" if start is None or text not in passage else f" at {start}, but more than once elsewhere"
-            errors.append(f"the answer {shorten_value(text)} does not stand in its passage{offset_note}")
+            errors.append(f"the answer {quote_value(text)} does not stand in its passage{offset_note}")
     if errors and not spans:
         raise BadRowError(errors[0])
     return tuple(spans), [*repairs, *(f"{error}; it was left out, the question has another" for error in errors)]
@@ -173,7 +167,7 @@ def _require_known(labels: Iterable[str], known_labels: frozenset[str], role: st
 
 def unknown_label_reason(label: str, known_labels: Collection[str], role: str) -> str:
     names = list_names(sorted(known_labels), 20)
-    return f"the {role} {shorten_value(label)} is not among those that are known: {names}"
+    return f"the {role} {quote_value(label)} is not among those that are known: {names}"
 
 
 def label_text(value: Any) -> str | None:
@@ -186,7 +180,7 @@ def label_text(value: Any) -> str | None:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return str(value)
-    raise BadRowError(f"the label is {shorten_value(value)}, which is not one label")
+    raise BadRowError(f"the label is {quote_value(value)}, which is not one label")
 
 
 def _parse_number(value: Any, file_format: LabeledFormat) -> float | None:
@@ -195,9 +189,9 @@ def _parse_number(value: Any, file_format: LabeledFormat) -> float | None:
     try:
         number = float(text)
     except ValueError:
-        raise BadRowError(f"the label {shorten_value(text)} is no number") from None
+        raise BadRowError(f"the label {quote_value(text)} is no number") from None
     if not math.isfinite(number):
-        raise BadRowError(f"the label {shorten_value(text)} is not a finite number")
+        raise BadRowError(f"the label {quote_value(text)} is not a finite number")
     return number
 
 
@@ -221,14 +215,14 @@ def parse_json_list(cell: str) -> list[Any]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, list):
-        raise BadRowError(f"{shorten_value(cell)} is no JSON list")
+        raise BadRowError(f"{quote_value(cell)} is no JSON list")
     return value
 
 
 def _build_tagged(options: LabeledReadOptions, values: Sequence[Any], location: ExampleLocation) -> TaggedExample:
     words, tags = values[0], values[1]
     if not isinstance(words, list | str) or not words:
-        list_error = f"the words are {shorten_value(words)}, which is no list"
+        list_error = f"the words are {quote_value(words)}, which is no list"
         raise BadRowError(list_error if words else "there are no words")
     words = tuple(cell_text(word, "word") if not isinstance(word, str) or not word else word for word in words)
     if not tags or options.labels == "absent":
@@ -236,7 +230,7 @@ def _build_tagged(options: LabeledReadOptions, values: Sequence[Any], location: 
             raise BadRowError("there are no tags")
         return TaggedExample(words, None, location)
     if not isinstance(tags, list) or len(tags) != len(words):
-        count = len(tags) if isinstance(tags, list) else shorten_value(tags)
+        count = len(tags) if isinstance(tags, list) else quote_value(tags)
         raise BadRowError(f"there are {len(words)} words, but the tags are {count}")
     tag_texts = tuple(map(label_text, tags))
     if None in tag_texts:
@@ -281,7 +275,7 @@ def parse_choices(values: list[Any]) -> tuple[tuple[str, ...], list[str]]:
         if isinstance(value, dict):  # {"text": [...], "label": [...]}
             choice_labels, value = [str(choice_label) for choice_label in value.get("label") or ()], value.get("text")
         if not isinstance(value, list):
-            list_error = f"the choices are {shorten_value(value)}, which is no list"
+            list_error = f"the choices are {quote_value(value)}, which is no list"
             raise BadRowError("there are no choices" if value is None else list_error)
         if value and all(isinstance(choice, dict) for choice in value):
             choice_labels = [str(choice["label"]) for choice in value if "label" in choice]
@@ -303,11 +297,11 @@ def _parse_gold_choice(value: Any, choices: tuple[str, ...], choice_labels: list
         matches = [index for index, choice in enumerate(choices) if choice.strip() == gold]
         if len(matches) != 1:
             count = "more than one" if matches else "none"
-            raise BadRowError(f"the right choice {shorten_value(gold)} is {count} of the choices")
+            raise BadRowError(f"the right choice {quote_value(gold)} is {count} of the choices")
         return matches[0]
     index = choice_index(gold, first)
     if index is None or not 0 <= index < len(choices):
-        message = f"the right choice is {shorten_value(gold)}, but there are {len(choices)}"
+        message = f"the right choice is {quote_value(gold)}, but there are {len(choices)}"
         raise BadRowError(f"{message}, and the first is called {first}")
     return index
 

@@ -311,8 +311,9 @@ class Tokenizer:
         """Features of a text that tokenization loses, so that bits per byte do not include them."""
         normalize, _ = tokenizer_json.preprocessing_steps(self._spec["normalizer"], None)
         samples = {"case": "A", "accents": "é", "compatibility forms": "①"}
-        num_covered = sum(end - begin for begin, end in self.encode("a \n b").spans)
-        lost_whitespace = ["white space"] if num_covered < len("a \n b") else []
+        spaced_text = "a \n b"
+        num_covered = sum(end - begin for begin, end in self.encode(spaced_text).spans)
+        lost_whitespace = ["white space"] if num_covered < len(spaced_text) else []
         return (*lost_whitespace, *(name for name, sample in samples.items() if normalize(sample) != sample))
 
     # -- specification, saving, caches
