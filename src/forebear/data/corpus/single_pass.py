@@ -1,4 +1,7 @@
-"""Encoding in a single pass: whitespace-split words get provisional numbers while their tokenizer is trained."""
+"""Encoding in a single pass: whitespace-split words get provisional numbers while their tokenizer is trained.
+
+The id of a word depends on its frequency, which is known only at the end of the text.
+"""
 
 from __future__ import annotations
 
