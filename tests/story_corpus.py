@@ -35,7 +35,7 @@ def read_texts(*paths, **options):
 def encode_segmented(tokenizer, texts):
     """Ids, counts and word starts of texts segmented by rjieba."""
     tokens = tokenizer.encode_batch(texts, [Segmenter().word_ends(text) for text in texts])
-    return tokens.ids, tokens.counts, tokens.starts
+    return tokens.ids, tokens.counts, tokens.is_word_start
 
 
 def unknown_byte_count(tokenizer, text):

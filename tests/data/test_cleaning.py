@@ -98,9 +98,9 @@ def test_ledger_balances_for_any_documents_and_rules(documents: list[Document], 
     dropped = sum(counts["documents"] for counts in ledger.stage("clean").dropped.values())
     assert len(whole_texts(documents)) == len(whole_texts(out)) + dropped
     for document in out:
-        if document.words is not None:
-            assert list(document.words) == sorted(set(document.words))
-            assert document.words[-1:] in ((), (len(document.text),))
+        if document.word_ends is not None:
+            assert list(document.word_ends) == sorted(set(document.word_ends))
+            assert document.word_ends[-1:] in ((), (len(document.text),))
 
 
 @settings(max_examples=200)
@@ -222,13 +222,13 @@ def test_part_cleaned_to_nothing_does_not_drop_the_rest() -> None:
 def test_word_ends_are_adjusted_by_cleaning() -> None:
     document = Document("迈\u200b向ＡＢ\n希望", "f", 1, 0, (3, 5, 6, 8))
     (out,) = clean_documents([document], CleaningRules(nfkc=True), ledger_of_reading([document]))
-    assert (out.text, out.words) == ("迈向AB\n希望", (2, 4, 5, 7))
+    assert (out.text, out.word_ends) == ("迈向AB\n希望", (2, 4, 5, 7))
     document = Document("一二\n三四五\n六", "f", 1, 0, (1, 2, 3, 6, 7, 8))
     (out,) = clean_documents([document], CleaningRules(drop_longer_lines=2), ledger_of_reading([document]))
-    assert (out.text, out.words) == ("一二\n六", (1, 2, 3, 4))
+    assert (out.text, out.word_ends) == ("一二\n六", (1, 2, 3, 4))
     document = Document("ab\nlonger\nc", "f", 1, 0, (9, 11))  # a "word" over several lines
     (out,) = clean_documents([document], CleaningRules(drop_longer_lines=3), ledger_of_reading([document]))
-    assert (out.text, out.words) == ("ab\nc", (3, 4))
+    assert (out.text, out.word_ends) == ("ab\nc", (3, 4))
 
 
 @pytest.mark.parametrize("invalid", [{"drop_mojibake": 2.0}, {"drop_near_duplicates": -0.1}, {"drop_shorter": -1}])

@@ -153,10 +153,10 @@ def test_entity_dictionary_is_read_and_refused_like_a_user_dictionary(tmp_path):
 def test_cleaning_adjusts_entity_spans():
     document = Document("迈\u200b向ＡＢ\n\u200b\n希望了", "f", 1, 0, (3, 5, 6, 7, 8, 10, 11), ((0, 5), (6, 7), (8, 10)))
     (out,) = clean_documents([document], CleaningRules(nfkc=True), Ledger())
-    assert [out.text[begin:end] for begin, end in out.entities or ()] == ["迈向AB", "希望"]
+    assert [out.text[begin:end] for begin, end in out.entity_spans or ()] == ["迈向AB", "希望"]
     document = Document("一二\n三四五\n六", "f", 1, 0, (1, 2, 3, 6, 7, 8), ((0, 2), (2, 6), (3, 6), (7, 8)))
     (out,) = clean_documents([document], CleaningRules(drop_longer_lines=2), Ledger())
-    assert [out.text[begin:end] for begin, end in out.entities or ()] == ["一二", "六"]
+    assert [out.text[begin:end] for begin, end in out.entity_spans or ()] == ["一二", "六"]
 
 
 def test_cleaned_jsonl_keeps_entities(tmp_path):

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebear.data import corpus_report
 from forebear.data.cleaning import CleaningRules, clean_documents
-from forebear.data.corpus_report import LONG_LINE, CorpusReport, measure_tokenizers, text_report
+from forebear.data.corpus_report import LONG_LINE, CorpusReport, corpus_report, measure_tokenizers
 from forebear.data.io.document import Document
 from forebear.data.io.ledger import Ledger
 from forebear.data.io.sources import SourceFile
@@ -33,7 +32,7 @@ def documents(*texts: str, file: str = "f.txt") -> list[Document]:
 
 
 def report_of(*texts: str) -> CorpusReport:
-    return text_report(documents(*texts), train=False)
+    return corpus_report(documents(*texts), train=False)
 
 
 @given(st.lists(st.text(min_size=1)))
@@ -52,7 +51,7 @@ def test_size_agrees_with_plain_counting(texts: list[str]) -> None:
 def test_every_character_has_a_class(pairs: list[tuple[str, int]]) -> None:
     """Also with documents in parts."""
     parts = [Document(text, "f", 1, part) for text, num_more in pairs for part in range(num_more + 1)]
-    report = text_report(parts, train=False)
+    report = corpus_report(parts, train=False)
     facts = dict(report.scripts)
     assert sum(facts.pop("letters").values()) + sum(facts.values()) == sum(len(part.text) for part in parts)
     assert sum(report.languages.values()) == len(pairs)
@@ -60,7 +59,7 @@ def test_every_character_has_a_class(pairs: list[tuple[str, int]]) -> None:
 
 
 def test_report_of_no_documents_is_a_problem() -> None:
-    report = text_report([], ledger=Ledger())
+    report = corpus_report([], ledger=Ledger())
     assert report.size["documents"] == 0
     assert [finding.severity for finding in report.findings] == ["problem"]
 
@@ -103,7 +102,7 @@ def test_simplified_and_traditional_are_counted_in_chinese_documents_only() -> N
 
 def test_duplicate_documents_in_parts_are_reported_though_cleaning_keeps_them() -> None:
     parts = [Document(text, "f", line, part) for line in (1, 9) for part, text in enumerate((ARTICLE, ARTICLE[::-1]))]
-    report = text_report(parts, train=False)
+    report = corpus_report(parts, train=False)
     assert report.size["documents"] == 2
     assert report.duplicates["documents"] == report.duplicates["in_parts"] == 1
     (loss,) = [item for item in report.would_drop if item["option"] == "--drop-duplicates"]
@@ -152,7 +151,9 @@ def test_findings_include_undecodable_bytes_met_by_the_reader(tmp_path: Path) ->
     (tmp_path / "a.txt").write_bytes(b"good line\n\nbad \xff byte\n")
     ledger = Ledger()
     source = SourceFile(str(tmp_path / "a.txt"), "a.txt")
-    report = text_report(TextFormat(on_bad_bytes="replace").documents_in([source], ledger), ledger=ledger, train=False)
+    report = corpus_report(
+        TextFormat(on_bad_bytes="replace").documents_in([source], ledger), ledger=ledger, train=False
+    )
     assert any("a.txt, byte 15" in finding.message and finding.severity == "problem" for finding in report.findings)
 
 
@@ -165,7 +166,7 @@ def test_memory_does_not_grow_with_the_text() -> None:
     peaks = []
     for count in (12, 72):
         tracemalloc.start()
-        text_report(stream(count), train=False)
+        corpus_report(stream(count), train=False)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.3 * peaks[0]
@@ -174,8 +175,8 @@ def test_memory_does_not_grow_with_the_text() -> None:
 class TestTokenizers:
     def test_unknown_rate_is_measured_on_text_not_trained_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
         texts = [f"{'abcdefgh'[i % 8] * 3} common words here {chr(0x4E00 + i)}" for i in range(60)]
-        monkeypatch.setattr(corpus_report, "MIN_SPLIT_CHARACTERS", 100)
-        report = text_report(documents(*texts))
+        monkeypatch.setattr("forebear.data.corpus_report.MIN_SPLIT_CHARACTERS", 100)
+        report = corpus_report(documents(*texts))
         kinds = report.tokenizers["kinds"]
         assert set(kinds) == {"words", "characters", "wordpiece", "bytepair"}
         assert report.tokenizers["sample"]["documents"] == report.tokenizers["trained_on"]["documents"] == 30
@@ -193,23 +194,25 @@ class TestTokenizers:
         assert sorted(facts["examples"]) == ["z", "字"]
         assert facts["characters_per_token"] == 1
         assert facts["bytes_per_token"] == pytest.approx(9 / 7)
-        report = text_report(documents("abc", "abz"), tokenizers={"mine": characters})
+        report = corpus_report(documents("abc", "abz"), tokenizers={"mine": characters})
         assert list(report.tokenizers["kinds"]) == ["mine"]
         assert report.tokenizers["trained_on"]["characters"] == 0
 
 
 def test_wrapped_prose_gets_a_hint() -> None:
     wrapped = "The cat sat on\nthe mat and was\nvery warm indeed.\n" * 20
-    assert any("--sentences flow" in finding.hint for finding in text_report(documents(wrapped), train=False).findings)
+    assert any(
+        "--sentences flow" in finding.hint for finding in corpus_report(documents(wrapped), train=False).findings
+    )
     lines = "The cat sat.\nIt was warm.\n" * 20
-    assert not any("flow" in finding.hint for finding in text_report(documents(lines), train=False).findings)
+    assert not any("flow" in finding.hint for finding in corpus_report(documents(lines), train=False).findings)
 
 
 class TestRealText:
     def test_report_of_chinese_wikipedia_is_plausible(self, data: Path) -> None:
         path = data / "corpora/zhwiki.txt"
         ledger = Ledger()
-        report = text_report(
+        report = corpus_report(
             TextFormat().documents_in([SourceFile(str(path), "zhwiki.txt")], ledger), ledger=ledger, train=False
         )
         ledger.verify()
@@ -227,7 +230,7 @@ class TestRealText:
 
     def test_report_of_english_wikipedia_is_plausible(self, data: Path) -> None:
         path = data / "corpora/wikitext2/valid.txt"
-        report = text_report(TextFormat().documents_in([SourceFile(str(path), "valid.txt")], Ledger()), train=False)
+        report = corpus_report(TextFormat().documents_in([SourceFile(str(path), "valid.txt")], Ledger()), train=False)
         assert report.languages["English"] > 0.95 * report.size["documents"]
         assert report.scripts["letters"]["Latin"] > 0.99 * sum(report.scripts["letters"].values())
         assert report.mojibake == []

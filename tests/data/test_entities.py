@@ -133,8 +133,8 @@ def test_no_entity_crosses_a_sentence_end():
     encoded = encoder.encode([Document(text, "f", 1)])
     assert entity_texts(TOKENIZERS["wordpiece"], encoded.ids, encoded.entities) == ["Yahoo! New York"]
     assert entities_in("甲乙。丙", "乙。丙") == []
-    assert entities_in("甲乙。丙丁", entities=((1, 4),), words=()) == []  # nor an entity marked in the source
-    assert entities_in("甲乙。丙丁", entities=((0, 2), (3, 5))) == ["甲乙", "丙丁"]
+    assert entities_in("甲乙。丙丁", entity_spans=((1, 4),), words=()) == []  # nor an entity marked in the source
+    assert entities_in("甲乙。丙丁", entity_spans=((0, 2), (3, 5))) == ["甲乙", "丙丁"]
 
 
 def test_corpus_without_dictionary_or_tags_has_no_entities(tmp_path, story_path, wordpiece_tokenizer):
@@ -342,12 +342,12 @@ def test_tagged_entities_are_whole_words_in_order(items, tmp_path_factory):
     path = tmp_path_factory.mktemp("tagged") / "t.txt"
     path.write_text("  ".join(f"{word}/{tag}" for word, tag in items))
     for document in read_documents(path, format="tagged")[0]:
-        assert document.words is not None
-        assert document.entities is not None
-        bounds = [bound for span in document.entities for bound in span]
+        assert document.word_ends is not None
+        assert document.entity_spans is not None
+        bounds = [bound for span in document.entity_spans for bound in span]
         assert bounds == sorted(bounds)
-        assert all(begin < end for begin, end in document.entities)
-        assert {*bounds} <= {0, *document.words}
+        assert all(begin < end for begin, end in document.entity_spans)
+        assert {*bounds} <= {0, *document.word_ends}
 
 
 # -- real text

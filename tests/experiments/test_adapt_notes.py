@@ -14,7 +14,7 @@ from forebear.cli.main import main
 from forebear.data.labeled.dataset_stats import summarize_dataset
 from forebear.data.labeled.examples import LabeledExample
 from forebear.data.labeled.labeled_source import labeled_source
-from forebear.data.labeled.load import count_form_mismatches, read_labeled
+from forebear.data.labeled.load import read_labeled, unicode_mismatch_notes
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError, UserInterrupt
 from forebear.experiments import adapt, training_run
@@ -201,7 +201,7 @@ def test_words_of_the_test_set_in_another_unicode_form_are_noted(tmp_path: Path)
     train.write_text("\n\n".join(f"北 B-LOC\n京 I-LOC\n{n % 10} O\n日 O\n{n} O" for n in range(30)), encoding="utf-8")
     test.write_text("北 B-LOC\n京 I-LOC\n１ O\n日 O\n陛 O", encoding="utf-8")
     source, _ = labeled_source(str(train), task="tagging", test=str(test))
-    notes = count_form_mismatches(read_labeled(source))
+    notes = unicode_mismatch_notes(read_labeled(source))
     form = "20.0% of the words (1, such as １) are in the training examples in another form"
     assert notes == [f"test: {form}: a run whose tokenizer was trained with --normalise nfkc reads both alike"]
     for normalise, count in ([], 1), (["nfkc"], 0):

@@ -60,7 +60,7 @@ def corpus(
         Replace the cleaned text if it is there already.
     """
     from forebear.data.cleaning import clean_documents, write_documents
-    from forebear.data.corpus_report import text_report
+    from forebear.data.corpus_report import corpus_report
     from forebear.data.io.sources import find_sources
     from forebear.data.tokenizers.tokenizer import Tokenizer
 
@@ -73,7 +73,7 @@ def corpus(
     tokenizers_given: dict[str, Tokenizer] = {str(path): Tokenizer.load(path) for path in tokenizer}
     with output.progress("examining") as progress:
         documents, ledger = _read_with_progress(texts, text_format, progress)
-        report = text_report(documents, ledger=ledger, tokenizers=tokenizers_given or None)
+        report = corpus_report(documents, ledger=ledger, tokenizers=tokenizers_given or None)
     ledger.verify()
     result: dict[str, Any] = {**report.to_dict(), "ledger": ledger.to_dict()}
     if clean is not None:

@@ -1,4 +1,4 @@
-"""Clean text by rules, each change entered in the ledger with its reason, and write the cleaned documents."""
+"""Cleaning of text by rules, with each change recorded in the ledger, and writers of cleaned documents."""
 
 from __future__ import annotations
 
@@ -68,19 +68,15 @@ class CleaningRules:
         for name in (*fraction_names, "drop_shorter", "drop_longer_lines", "drop_repeated_lines"):
             value, max_value = getattr(self, name), 1 if name in fraction_names else float("inf")
             if not 0 <= value <= max_value:
-                hint = (
-                    "give a share between 0 (off) and 1"
-                    if name in fraction_names
-                    else "give a number of at least 0 (off)"
-                )
+                hint = "give a share between 0 (off) and 1" if max_value == 1 else "give a number of at least 0 (off)"
                 raise InputError(f"--{name.replace('_', '-')} is {value}", hint=hint)
 
 
-# --- Changes of characters ---
+# --- Changes to characters ---
 
 _SPACES = re.compile(r"[^\S\n]++")
 _LINE_ENDS = re.compile("\r\n|[\r\v\f\x85\u2028\u2029]")
-_SEPARATORS = re.compile("[\x1c-\x1f]")  # of fields and records: replaced by a space
+_SEPARATORS = re.compile("[\x1c-\x1f]")  # control characters that separate fields: replaced by a space
 
 
 def _strip_controls(text: str) -> str:
@@ -97,7 +93,7 @@ def _enabled_changes(rules: CleaningRules) -> list[tuple[str, Callable[[str], st
     available = (
         (rules.strip_controls, "control characters", _strip_controls),
         (rules.strip_invisible, "invisible characters", lambda t: t if t.isascii() else INVISIBLES.sub("", t)),
-        # May add characters: its entry can be negative.
+        # May add characters, so that its count in the ledger is negative.
         (rules.nfkc, "normalised (nfkc)", partial(unicodedata.normalize, "NFKC")),
         (rules.squeeze_spaces, "white space", squeeze_spaces),
     )
@@ -105,15 +101,15 @@ def _enabled_changes(rules: CleaningRules) -> list[tuple[str, Callable[[str], st
 
 
 def _change_document(document: Document, change: Callable[[str], str]) -> Document:
-    """The document after a change: of each word by itself, if words are marked, so that their ends stay correct."""
-    if document.words is None:
+    """The document after a change; if words are marked, each is changed separately, so that word ends stay correct."""
+    if document.word_ends is None:
         text = change(document.text)
         return document if text == document.text else replace(document, text=text)
     pieces: list[str] = []
     ends: list[int] = []
     start = length = 0
     new_ends = {0: 0}  # old end of a word -> new end
-    for end in (*document.words, len(document.text)):
+    for end in (*document.word_ends, len(document.text)):
         piece = change(document.text[start:end])
         start = end
         new_ends[end] = length + len(piece)
@@ -121,15 +117,15 @@ def _change_document(document: Document, change: Callable[[str], str]) -> Docume
             length += len(piece)
             pieces.append(piece)
             ends.append(length)
-    entities = None
-    if document.entities is not None:
-        spans = ((new_ends[begin], new_ends[end]) for begin, end in document.entities)
-        entities = tuple((begin, end) for begin, end in spans if begin < end)
-    return replace(document, text="".join(pieces), words=tuple(ends), entities=entities)
+    entity_spans = None
+    if document.entity_spans is not None:
+        spans = ((new_ends[begin], new_ends[end]) for begin, end in document.entity_spans)
+        entity_spans = tuple((begin, end) for begin, end in spans if begin < end)
+    return replace(document, text="".join(pieces), word_ends=tuple(ends), entity_spans=entity_spans)
 
 
 class _DocumentFilter:
-    """Decides which documents and lines are dropped; remembers earlier ones to find duplicates."""
+    """Decides which documents and lines are dropped; stores earlier ones to find duplicates."""
 
     def __init__(self, rules: CleaningRules) -> None:
         self.rules = rules
@@ -138,7 +134,7 @@ class _DocumentFilter:
         self.lines = RepeatedLines(max_repeats=rules.drop_repeated_lines)
 
     def document_reason(self, document: Document, *, in_parts: bool) -> str:
-        """The reason to drop the document, or "". Long documents are judged by their first part."""
+        """The reason to drop the document, or "". A long document is judged by its first part."""
         rules, text = self.rules, document.text
         if len(text) < rules.drop_shorter:
             return f"shorter than {rules.drop_shorter} characters"
@@ -150,9 +146,8 @@ class _DocumentFilter:
                 return "mojibake"
         if in_parts:
             return ""
-        if rules.drop_duplicates and self.exact.check_and_add(
-            text_digest(text), len(text), document_location(document)
-        ):
+        location = document_location(document)
+        if rules.drop_duplicates and self.exact.check_and_add(text_digest(text), len(text), location):
             return "exact duplicate"
         if rules.drop_near_duplicates and (signature := minhash_signature(text)) is not None:
             if self.near.find(signature):
@@ -168,10 +163,8 @@ class _DocumentFilter:
             is_repeated = self.lines.count(lines, document_location(document), continued=document.part > 0)
             reasons = ["repeated line" * repeated for repeated in is_repeated]
         if max_length := self.rules.drop_longer_lines:
-            reasons = [
-                f"line longer than {max_length:,} characters" if len(line) > max_length else reason
-                for line, reason in zip(lines, reasons, strict=True)
-            ]
+            too_long = f"line longer than {max_length:,} characters"
+            reasons = [too_long if len(line) > max_length else reasons[index] for index, line in enumerate(lines)]
         return reasons
 
 
@@ -180,7 +173,7 @@ def clean_documents(documents: Iterable[Document], rules: CleaningRules, ledger:
     stage, document_filter, changes = ledger.stage(STAGE), _DocumentFilter(rules), _enabled_changes(rules)
     stage.add_in(documents=0, characters=0, bytes=0)
     drops_lines = bool(rules.drop_longer_lines or rules.drop_repeated_lines)
-    # Of the current document: why it is dropped, the parts given out, and whether it was judged.
+    # State of the current document: why it is dropped, the number of parts yielded, and whether it was judged.
     drop_reason, num_parts, is_checked = "", 0, False
     num_documents = characters = num_bytes = 0
     for document, continues in with_continuation(documents):
@@ -219,7 +212,7 @@ def _has_visible_text(document: Document) -> bool:
 
 
 def _drop_lines(document: Document, reasons: list[str], ledger: Ledger) -> Document:
-    """The document without the lines that have a reason, which are entered in the ledger with their locations."""
+    """The document without the lines that have a reason to be dropped, which are recorded in the ledger."""
     if not any(reasons):
         return document
     stage = ledger.stage(STAGE)
@@ -235,13 +228,14 @@ def _drop_lines(document: Document, reasons: list[str], ledger: Ledger) -> Docum
         else:
             spans.append((start, end))
         start = end
-    words = None if document.words is None else _remaining_word_ends(document.words, spans)
-    entities = None if document.entities is None else _remaining_entities(document.entities, spans)
-    return replace(document, text="".join(text[start:end] for start, end in spans), words=words, entities=entities)
+    text = "".join(text[start:end] for start, end in spans)
+    word_ends = None if document.word_ends is None else _remaining_word_ends(document.word_ends, spans)
+    entity_spans = None if document.entity_spans is None else _remaining_entities(document.entity_spans, spans)
+    return replace(document, text=text, word_ends=word_ends, entity_spans=entity_spans)
 
 
 def _remaining_word_ends(words: tuple[int, ...], spans: list[tuple[int, int]]) -> tuple[int, ...]:
-    """The ends of words in the spans that are kept; a word whose rest is dropped ends with its span."""
+    """The ends of words in the retained spans; a word whose rest is dropped ends with its span."""
     ends: list[int] = []
     length = 0
     for (start, end), next_start in zip(spans, [*(start for start, _ in spans[1:]), -1], strict=False):
@@ -255,7 +249,7 @@ def _remaining_word_ends(words: tuple[int, ...], spans: list[tuple[int, int]]) -
 def _remaining_entities(
     entities: tuple[tuple[int, int], ...], spans: list[tuple[int, int]]
 ) -> tuple[tuple[int, int], ...]:
-    """The entities that are kept completely, as positions in the kept text."""
+    """The entities that are retained completely, as positions in the retained text."""
     starts = [start for start, _ in spans]
     preceding_lengths = [0, *accumulate(end - start for start, end in spans)]
 
@@ -275,10 +269,10 @@ LOST_IN_PLAIN_TEXT = {"words": "ends of words", "entities": "entities"}
 def write_documents(
     documents: Iterable[Document], out: str | os.PathLike[str], ledger: Ledger, *, overwrite: bool = False
 ) -> None:
-    """Writes the documents to `out` and the ledger to OUT.ledger.json, if everything is written and balances.
+    """Write the documents to `out` and the ledger to OUT.ledger.json, if everything is written and balances.
 
-    A name ending in .jsonl (also .jsonl.gz, .jsonl.zst) gets one record for each document and keeps every character.
-    Any other name gets plain text with blank lines between documents; blank lines inside a document are dropped.
+    A file named .jsonl (.jsonl.gz, .jsonl.zst) has one record for each document and keeps every character. Any other
+    file is plain text with blank lines between documents; blank lines inside a document are dropped.
     """
     target = Path(out)
     suffix = Path(target.name.lower().removesuffix(".gz").removesuffix(".zst")).suffix
@@ -311,7 +305,7 @@ def write_documents(
 
 
 class _JsonlWriter:
-    """Writes JSONL: {"text": …}, with "words" (their ends) and "entities" if known; a long document is one record."""
+    """Writes JSONL: {"text": …}, with "words" (word ends) and "entities" if marked; a long document is one record."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.stream = stream
@@ -325,8 +319,8 @@ class _JsonlWriter:
             self.words, self.entities, self.length = [], [], 0
             self.stream.write(b'{"text": "')
         self.stream.write(json.dumps(document.text, ensure_ascii=False)[1:-1].encode())
-        self.words += [self.length + end for end in document.words or ()]
-        self.entities += [(self.length + begin, self.length + end) for begin, end in document.entities or ()]
+        self.words += [self.length + end for end in document.word_ends or ()]
+        self.entities += [(self.length + begin, self.length + end) for begin, end in document.entity_spans or ()]
         self.length += len(document.text)
         self.output_counts.update(_document_counts(document))
         if not continues:
@@ -336,13 +330,13 @@ class _JsonlWriter:
 
 
 class _ParagraphWriter:
-    """Writes plain text, in which a document is a paragraph, without blank lines of its own."""
+    """Writes plain text in which each document is a paragraph without blank lines."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.stream = stream
         self.output_counts: Counter[str] = Counter(documents=0, characters=0, bytes=0)
-        self.pending = ""  # the end of a part, which may turn out to be a blank line or a carriage return
-        self.has_open_line = self.has_text = False  # whether something of the line and of the document is written
+        self.pending = ""  # the end of a part, which may belong to a blank line or a line ending
+        self.has_open_line = self.has_text = False  # whether part of the line, of the document is written
 
     def write(self, document: Document, *, continues: bool) -> None:
         if document.part == 0:
@@ -353,13 +347,13 @@ class _ParagraphWriter:
         for line in lines:
             self._add_line(line, out)
             self.has_open_line = False
-        body = last.rstrip("\r")  # before a line end it would be read as half of one
+        body = last.rstrip("\r")  # \r before a line feed would be read as part of the line ending
         if continues:
             self.pending = last[len(body) :] if self.has_open_line or body.strip() else last
         self._add_line(body, out)
         if text := "".join(out):
             if not self.has_text:
-                # The first U+FEFF of a file is read as its byte order mark: a document's own needs another before it.
+                # The first U+FEFF of a file is read as a byte order mark: one that belongs to the text is doubled.
                 separator = "\n\n" if self.output_counts["documents"] else "\ufeff" * text.startswith("\ufeff")
                 self.stream.write(separator.encode())
                 self.output_counts["documents"] += 1
@@ -377,21 +371,18 @@ class _ParagraphWriter:
 
 def _document_counts(document: Document) -> dict[str, int]:
     counts = {"documents": int(document.part == 0), "characters": len(document.text), "bytes": utf8_size(document.text)}
-    annotations = {"words": document.words, "entities": document.entities}
+    annotations = {"words": document.word_ends, "entities": document.entity_spans}
     return counts | {name: len(values) for name, values in annotations.items() if values is not None}
 
 
 def _account_written(counts: Counter[str], output_counts: Counter[str], ledger: Ledger) -> None:
-    """Enters the difference, which plain text cannot hold: blank lines inside documents, ends of words, entities."""
+    """Record what plain text cannot represent: blank lines inside documents, ends of words, entities."""
     stage = ledger.stage("write")
     stage.add_in(**counts)
     stage.add_out(**output_counts)
     for unit in counts:
         if difference := counts[unit] - output_counts[unit]:
-            is_annotation = unit in LOST_IN_PLAIN_TEXT
-            reason = (
-                f"{LOST_IN_PLAIN_TEXT[unit]}, which plain text does not mark"
-                if is_annotation
-                else "blank lines inside documents"
-            )
+            reason = "blank lines inside documents"
+            if unit in LOST_IN_PLAIN_TEXT:
+                reason = f"{LOST_IN_PLAIN_TEXT[unit]}, which plain text does not mark"
             stage.dropped.setdefault(reason, Counter()).update({unit: difference})

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 Stats = dict[str, Any]
 Severity = Literal["good", "note", "warning", "problem"]
 
-LONG_LINE = 10_000
-SHORT_DOCUMENT = 20  # characters of a short document
-# thresholds suggested for --drop-near-duplicates, --drop-mojibake and --drop-replaced
+LONG_LINE = 10_000  # characters
+SHORT_DOCUMENT = 20  # characters
+# Thresholds suggested for --drop-near-duplicates, --drop-mojibake and --drop-replaced
 NEAR_THRESHOLD = 0.8
 SUSPECT_FRACTION = 0.01
 
@@ -116,8 +116,8 @@ def _format_issues(report: CorpusReport) -> Iterator[Issue]:
         variants = f"simplified ({share:.0%}) and traditional ({1 - share:.0%}) Chinese"
         hint = "convert one into the other before training, for example with OpenCC"
         yield Issue("note", f"{variants} are mixed: each word is learned twice", hint)
-    main = max(report.languages.values(), default=0)
-    if main < 0.9 * documents:
+    num_in_main_language = max(report.languages.values(), default=0)
+    if num_in_main_language < 0.9 * documents:
         shares = ", ".join(f"{name} {count / documents:.0%}" for name, count in report.languages.items())
         yield Issue("note", f"documents are in several languages: {shares}", "give each language its own corpus")
 
@@ -200,32 +200,32 @@ def _reading_issues(ledger: Ledger) -> Iterator[Issue]:
         yield Issue("note", description, "name them to read them")
 
 
-# --- Counting ---
+# --- Statistics, counted in one pass ---
 
 MAX_EXAMPLES = 5
-BATCH_CHARACTERS = 1 << 18  # characters processed at a time: many short documents cost no more than one long one
+BATCH_CHARACTERS = 1 << 18  # processed at a time, so that many short documents take no longer than a long one
 CLEANING_OPTIONS = (
     "--strip-controls", "--strip-invisible", "--drop-duplicates", f"--drop-near-duplicates {NEAR_THRESHOLD}", "--nfkc",
     "--squeeze-spaces", f"--drop-shorter {SHORT_DOCUMENT}", f"--drop-mojibake {SUSPECT_FRACTION}",
     f"--drop-replaced {SUSPECT_FRACTION}", f"--drop-longer-lines {LONG_LINE}", f"--drop-repeated-lines {MIN_REPEATS}",
 )  # fmt: skip
-MIN_SAMPLE_TEXTS = 20  # texts of a sample; if there are fewer, it is divided by sentences
-MIN_SPLIT_CHARACTERS = 20_000  # characters of a sample that is divided: one half for training, one for evaluation
+MIN_SAMPLE_TEXTS = 20  # documents of a sample; a smaller one is split into sentences
+MIN_SPLIT_CHARACTERS = 20_000  # of a sample that is split: one half for training tokenizers, one for evaluating them
 WRAPPED_LINE = re.compile(r"[a-z,]\n(?=[a-z])")  # a line end in the middle of an English sentence
 VOCAB_SIZES = {"words": 30_000, "characters": 10_000, "wordpiece": 8_000, "bytepair": 8_000}
 
 
-def text_report(
+def corpus_report(
     documents: Iterable[Document],
     *,
     ledger: Ledger | None = None,
     tokenizers: Mapping[str, Tokenizer] | None = None,
     train: bool = True,
 ) -> CorpusReport:
-    """The report of documents, read once in bounded memory.
+    """Report on documents, which are read once, in bounded memory.
 
     Args:
-        ledger: The ledger that reading them fills.
+        ledger: The ledger that is filled while they are read.
         tokenizers: Tokenizers to evaluate. By default small ones of each kind are trained on one half of a sample and
             evaluated on the other, or on all of a text that is too short to be divided.
         train: Whether to train tokenizers if none are given.
@@ -252,8 +252,8 @@ def text_report(
 
 
 @dataclass
-class _OpenDocument:
-    """The statistics of a document whose parts are being read."""
+class _PartialDocument:
+    """The statistics of the parts read so far of a document."""
 
     location: DocumentLocation
     start: str
@@ -265,7 +265,7 @@ class _OpenDocument:
 
 
 class _ReportCounters:
-    """Everything that is counted while documents are read."""
+    """The counts of a corpus report, updated batch by batch."""
 
     def __init__(self) -> None:
         self.size: Counter[str] = Counter(documents=0, characters=0, bytes=0, lines=0)
@@ -275,14 +275,12 @@ class _ReportCounters:
         self.classes = np.zeros(len(CLASSES), np.int64)
         self.languages: Counter[str] = Counter()
         self.chinese = np.zeros(2, np.int64)
-        self.special: dict[int, Stats] = {}
-        self.mistakes: dict[str, Stats] = {}
-        self.dropped_by_option: dict[str, Counter[str]] = {
-            option: Counter(documents=0, characters=0) for option in CLEANING_OPTIONS
-        }
+        self.special_characters: dict[int, Stats] = {}
+        self.mojibake_entries: dict[str, Stats] = {}
+        self.dropped_by_option = {option: Counter(documents=0, characters=0) for option in CLEANING_OPTIONS}
         self.duplicates = DuplicateCounter(NEAR_THRESHOLD, MAX_EXAMPLES)
         self.words, self.sample = unicode.WordCounter(), DocumentSample()
-        self.open_document = _OpenDocument(("", 0), "")
+        self.document = _PartialDocument(("", 0), "")
 
     def add(self, batch: list[tuple[Document, bool]]) -> None:
         text = "".join(document.text + "\n" for document, _ in batch)
@@ -290,51 +288,51 @@ class _ReportCounters:
         lengths = [len(document.text) + 1 for document, _ in batch]
         ends = np.cumsum(lengths).tolist()
         classes, counts = unicode.count_classes(codes, lengths)
-        counts[:, CLASS_IDS["white space"]] -= 1  # the line end between documents is added here
+        counts[:, CLASS_IDS["white space"]] -= 1  # without the line ends that are inserted between documents
         self.classes += counts.sum(axis=0)
         self.size.update(bytes=len(text.encode("utf-8", "surrogatepass")) - len(batch))
 
         def location_of(position: int) -> Stats:  # slow, as it counts line ends: for examples only
-            number = bisect_right(ends, position)
-            line = text.count("\n", ends[number] - lengths[number], position)
-            return document_location_dict(document_location(batch[number][0], line))
+            index = bisect_right(ends, position)
+            line = text.count("\n", ends[index] - lengths[index], position)
+            return document_location_dict(document_location(batch[index][0], line))
 
         for char_class, point, position, count in unicode.special_characters(codes, classes):
             initial = {"point": f"U+{point:04X}", "name": unicodedata.name(chr(point), ""), "kind": char_class}
-            entry = self.special.setdefault(point, {**initial, "count": 0, "examples": []})
+            entry = self.special_characters.setdefault(point, {**initial, "count": 0, "examples": []})
             entry["count"] += count
             entry["examples"] += [location_of(position)] if len(entry["examples"]) < MAX_EXAMPLES else []
         num_suspect = [0] * len(batch)
         counted: set[tuple[str, int]] = set()
-        for mistake, match in unicode.find_mojibake(text, codes):
-            number = bisect_right(ends, match.start())
-            initial = {"places": 0, "documents": 0, "examples": [], "remedy": mistake.hint}
-            entry = self.mistakes.setdefault(mistake.name, initial)
+        for pattern, match in unicode.find_mojibake(text, codes):
+            index = bisect_right(ends, match.start())
+            initial = {"places": 0, "documents": 0, "examples": [], "remedy": pattern.hint}
+            entry = self.mojibake_entries.setdefault(pattern.name, initial)
             entry["places"] += 1
-            entry["documents"] += (mistake.name, number) not in counted
-            counted.add((mistake.name, number))
-            num_suspect[number] += len(match[0])
+            entry["documents"] += (pattern.name, index) not in counted
+            counted.add((pattern.name, index))
+            num_suspect[index] += len(match[0])
             if len(entry["examples"]) < MAX_EXAMPLES:
-                decoded = mistake.decode(match[0][:400])
+                decoded = pattern.decode(match[0][:400])
                 entry["examples"].append({**location_of(match.start()), "text": match[0][:40], "meant": decoded[:40]})
-        for number, (document, continues) in enumerate(batch):
-            document_codes = codes[ends[number] - lengths[number] : ends[number]]
-            self._add_document(document, continues, counts[number], document_codes, num_suspect[number])
+        for index, (document, continues) in enumerate(batch):
+            document_codes = codes[ends[index] - lengths[index] : ends[index]]
+            self._add_document(document, continues, counts[index], document_codes, num_suspect[index])
 
     def _add_document(
         self, document: Document, continues: bool, counts: np.ndarray, codes: np.ndarray, num_suspect: int
     ) -> None:
         text = document.text
         if document.part == 0:
-            self.open_document = _OpenDocument(document_location(document), text[: unicode.LANGUAGE_PREFIX_CHARS])
-        open_document = self.open_document
-        open_document.counts += counts
-        open_document.characters += len(text)
-        open_document.num_suspect += num_suspect
-        open_document.digests.append(text_digest(text))
+            self.document = _PartialDocument(document_location(document), text[: unicode.LANGUAGE_PREFIX_CHARS])
+        partial = self.document
+        partial.counts += counts
+        partial.characters += len(text)
+        partial.num_suspect += num_suspect
+        partial.digests.append(text_digest(text))
         if (signature := minhash_signature(text)) is not None:
-            earlier = open_document.signature
-            open_document.signature = signature if earlier is None else np.minimum(earlier, signature)
+            earlier = partial.signature
+            partial.signature = signature if earlier is None else np.minimum(earlier, signature)
         if counts[CLASS_IDS["Han"]] and unicode.detect_language(counts, "") == "Chinese":
             self.chinese += unicode.count_simplified_traditional(codes)
         self._add_lines(document)
@@ -342,28 +340,28 @@ class _ReportCounters:
         self._count_dropped("--squeeze-spaces", documents=0, characters=len(text) - len(squeeze_spaces(text)))
         if not unicodedata.is_normalized("NFKC", text):
             self._count_dropped("--nfkc", characters=0)
-        digest = open_document.digests[0]
+        digest = partial.digests[0]
         if continues or document.part:
-            self.sample.add(text, open_document.digests[-1])
-            digest = hashlib.blake2b(b"".join(open_document.digests), digest_size=16).digest()
+            self.sample.add(text, partial.digests[-1])
+            digest = hashlib.blake2b(b"".join(partial.digests), digest_size=16).digest()
         if not continues:
             self._finish_document(digest, in_parts=document.part > 0, text=text)
 
     def _finish_document(self, digest: bytes, *, in_parts: bool, text: str) -> None:
-        open_document, length = self.open_document, self.open_document.characters
+        partial, length = self.document, self.document.characters
         self.size.update(documents=1, characters=length, in_parts=in_parts)
-        self.languages[unicode.detect_language(open_document.counts, open_document.start)] += 1
-        step = 10 ** max(len(str(length)) - 3, 0)
-        self.lengths[length // step * step] += 1
-        self.longest = max(self.longest, (length, open_document.location), key=lambda item: item[0])
-        is_new = self.duplicates.add(digest, open_document.signature, length, open_document.location, in_parts=in_parts)
+        self.languages[unicode.detect_language(partial.counts, partial.start)] += 1
+        bin_width = 10 ** max(len(str(length)) - 3, 0)
+        self.lengths[length // bin_width * bin_width] += 1
+        self.longest = max(self.longest, (length, partial.location), key=lambda item: item[0])
+        is_new = self.duplicates.add(digest, partial.signature, length, partial.location, in_parts=in_parts)
         if is_new and not in_parts:
             self.sample.add(text, digest)
         if length < SHORT_DOCUMENT:
             self._count_dropped(f"--drop-shorter {SHORT_DOCUMENT}", characters=length)
-        if open_document.num_suspect and open_document.num_suspect >= SUSPECT_FRACTION * length:
+        if partial.num_suspect and partial.num_suspect >= SUSPECT_FRACTION * length:
             self._count_dropped(f"--drop-mojibake {SUSPECT_FRACTION}", characters=length)
-        num_replaced = int(open_document.counts[CLASS_IDS["replacement"]])
+        num_replaced = int(partial.counts[CLASS_IDS["replacement"]])
         if num_replaced and num_replaced >= SUSPECT_FRACTION * length:
             self._count_dropped(f"--drop-replaced {SUSPECT_FRACTION}", characters=length)
 
@@ -374,8 +372,8 @@ class _ReportCounters:
         self.duplicates.count(lines, document_location(document), continued=document.part > 0)
         longest = max(map(len, lines))
         if longest > self.longest_line[0]:
-            number_of_longest = next(number for number, line in enumerate(lines) if len(line) == longest)
-            self.longest_line = (longest, document_location(document, number_of_longest))
+            index = next(index for index, line in enumerate(lines) if len(line) == longest)
+            self.longest_line = (longest, document_location(document, index))
         if longest > LONG_LINE:
             long = [len(line) + 1 for line in lines if len(line) > LONG_LINE]
             self._count_dropped(f"--drop-longer-lines {LONG_LINE}", documents=0, lines=len(long), characters=sum(long))
@@ -389,9 +387,8 @@ class _ReportCounters:
         for option, counts in (("--drop-duplicates", equal), (f"--drop-near-duplicates {NEAR_THRESHOLD}", near)):
             in_parts = {"documents": counts["in_parts"], "characters": counts["characters_in_parts"]}
             self._count_dropped(option, **{unit: counts[unit] - in_parts[unit] for unit in in_parts})
-        self._count_dropped(
-            f"--drop-repeated-lines {repeated['allowed']}", documents=0, **self.duplicates.repeated_counts
-        )
+        option = f"--drop-repeated-lines {repeated['allowed']}"
+        self._count_dropped(option, documents=0, **self.duplicates.repeated_counts)
         self._count_dropped("--strip-controls", documents=0, characters=by_class["control"])
         self._count_dropped("--strip-invisible", documents=0, characters=by_class["invisible"])
         simplified, traditional = self.chinese.tolist()
@@ -407,8 +404,8 @@ class _ReportCounters:
             | {name: by_class[name] for name in CLASSES[len(unicode.LETTERS) :]},
             languages={name: self.languages[name] for name in unicode.LANGUAGES if self.languages[name]},
             chinese={"simplified": simplified, "traditional": traditional, "is": chinese_script},
-            characters=sorted(self.special.values(), key=lambda item: -item["count"]),
-            mojibake=[{"mistake": name, **item} for name, item in self.mistakes.items()],
+            characters=sorted(self.special_characters.values(), key=lambda item: -item["count"]),
+            mojibake=[{"mistake": name, **item} for name, item in self.mojibake_entries.items()],
             lines={
                 "longest": {"characters": self.longest_line[0], **document_location_dict(self.longest_line[1])},
                 "overlong": long["lines"], "repeated": repeated,
@@ -421,21 +418,21 @@ class _ReportCounters:
         )  # fmt: skip
 
     def _quantile(self, fraction: float) -> int:
-        """A quantile of the lengths of documents, which are rounded down to three digits."""
-        num_passed, length = 0, 0
+        """A quantile of document lengths, which are rounded down to three digits."""
+        cumulative, length = 0, 0
         for length in sorted(self.lengths):
-            num_passed += self.lengths[length]
-            if num_passed >= fraction * self.size["documents"]:
+            cumulative += self.lengths[length]
+            if cumulative >= fraction * self.size["documents"]:
                 break
         return length
 
 
-SAMPLE_CHARACTERS = 1_000_000  # characters
-EXCERPT_CHARACTERS = 20_000  # characters of one document taken at a time
+SAMPLE_CHARACTERS = 1_000_000
+EXCERPT_CHARACTERS = 20_000  # longer documents are sampled in excerpts of this length
 
 
 class DocumentSample:
-    """The documents with the smallest digests, up to a number of characters; independent of their order."""
+    """A sample of documents, those with the smallest digests, of `limit` characters; independent of their order."""
 
     def __init__(self, limit: int = SAMPLE_CHARACTERS) -> None:
         self.limit, self.characters = limit, 0
@@ -443,12 +440,12 @@ class DocumentSample:
 
     def add(self, text: str, digest: bytes) -> None:
         for start in range(0, len(text), EXCERPT_CHARACTERS):
-            piece = text[start : start + EXCERPT_CHARACTERS]
-            rank = -int.from_bytes(text_digest(piece) if len(text) > EXCERPT_CHARACTERS else digest)
+            excerpt = text[start : start + EXCERPT_CHARACTERS]
+            rank = -int.from_bytes(text_digest(excerpt) if len(text) > EXCERPT_CHARACTERS else digest)
             if self.characters >= self.limit and rank < self.heap[0][0]:
                 continue
-            heapq.heappush(self.heap, (rank, piece))
-            self.characters += len(piece)
+            heapq.heappush(self.heap, (rank, excerpt))
+            self.characters += len(excerpt)
             while self.characters - len(self.heap[0][1]) >= self.limit:
                 self.characters -= len(heapq.heappop(self.heap)[1])
 
@@ -457,7 +454,7 @@ class DocumentSample:
 
 
 def measure_tokenizers(texts: Sequence[str], tokenizers: Mapping[str, Tokenizer]) -> Stats:
-    """Statistics of each tokenizer on the texts: length of tokens, unknown tokens, texts without tokens."""
+    """Statistics of each tokenizer on these texts: characters per token, unknown tokens, texts without tokens."""
     characters = sum(map(len, texts))
     num_bytes = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
     stats: Stats = {}
@@ -472,8 +469,8 @@ def measure_tokenizers(texts: Sequence[str], tokenizers: Mapping[str, Tokenizer]
         }  # fmt: skip
         unknown_words: Counter[str] = Counter()
         starts = np.cumsum(counts) - counts
-        for number in np.unique(np.searchsorted(starts, np.flatnonzero(is_unknown), "right") - 1)[:100]:
-            text = texts[int(number)]
+        for index in np.unique(np.searchsorted(starts, np.flatnonzero(is_unknown), "right") - 1)[:100]:
+            text = texts[int(index)]
             encoding = tokenizer.encode(text)
             tokens_in_text = zip(encoding.spans, encoding.ids, strict=True)
             unknown_words.update(text[start:end] for (start, end), i in tokens_in_text if i == tokenizer.unk_id)

@@ -1,4 +1,4 @@
-"""Find duplicates: equal documents, near-duplicates (MinHash), lines repeated in many documents."""
+"""Detection of duplicates: equal documents, near-duplicates (MinHash), lines repeated in many documents."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import numpy as np
 from forebear.data.io.document import Document
 from forebear.data.unicode import code_points
 
-MAX_DISTINCT = 5_000_000  # documents remembered to find exact duplicates (about 150 bytes each)
-MAX_COMPARED = 1_000_000  # documents remembered to find near duplicates (about 400 bytes each)
+MAX_DISTINCT = 5_000_000  # documents stored to find exact duplicates (about 150 bytes each)
+MAX_COMPARED = 1_000_000  # documents stored to find near-duplicates (about 400 bytes each)
 MAX_LINES = 1_000_000  # lines counted at a time
 
 DocumentLocation = tuple[str, int]  # file, line
 
 
 def document_location(document: Document, line: int = 0) -> DocumentLocation:
-    """The file and line of a line of a document, counted from 0."""
+    """The file, and the line in it of line `line` (from 0) of a document."""
     return document.file, document.line_at(line)
 
 
 def text_digest(text: str) -> bytes:
-    """A digest of the text without white space around it."""
+    """A digest of the text without surrounding white space."""
     return hashlib.blake2b(text.strip().encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -40,17 +40,17 @@ class DuplicateGroup:
 
 
 class ExactDuplicates:
-    """A set of digests of documents, of at most `max_documents` distinct ones."""
+    """The digests of at most `max_documents` distinct documents, with groups of duplicates."""
 
     def __init__(self, max_documents: int = MAX_DISTINCT) -> None:
         self.max_documents = max_documents
         self.groups: dict[bytes, DuplicateGroup] = {}
         self.is_full = False
-        self._first: dict[bytes, int] = {}  # number of the file and line in one integer: half the memory of a tuple
+        self._first: dict[bytes, int] = {}  # file number and line in one integer: half the memory of a tuple
         self._files: list[str] = []
 
     def check_and_add(self, digest: bytes, characters: int, location: DocumentLocation) -> bool:
-        """Whether a document with this digest was seen before; remembers it otherwise."""
+        """Whether a document with this digest was added before; add it otherwise."""
         first = self._first.get(digest)
         if first is not None:
             group = self.groups.get(digest)
@@ -70,7 +70,7 @@ class ExactDuplicates:
 
 # --- Near-duplicates (MinHash with banding) ---
 
-SHINGLE_CHARACTERS = 5  # characters
+SHINGLE_CHARACTERS = 5
 MIN_CHARACTERS = 50  # characters without white space; shorter documents have too few shingles to compare
 NUM_HASHES, NUM_BANDS = 128, 16
 HASHES_PER_BAND = NUM_HASHES // NUM_BANDS
@@ -129,15 +129,11 @@ class NearDuplicates:
         if not len(document_indices):
             return None
         similarity = (self._values[document_indices] == values).mean(axis=1)
-        most_similar = int(similarity.argmax())
-        return (
-            (int(document_indices[most_similar]), float(similarity[most_similar]))
-            if similarity[most_similar] >= self.threshold
-            else None
-        )
+        best = int(similarity.argmax())
+        return (int(document_indices[best]), float(similarity[best])) if similarity[best] >= self.threshold else None
 
     def add(self, signature: np.ndarray) -> int | None:
-        """Adds a document; returns its number, or None if the index is full."""
+        """Add a document; return its number, or None if the index is full."""
         if self.count >= self.max_documents:
             self.is_full = True
             return None
@@ -146,7 +142,7 @@ class NearDuplicates:
         self._values[self.count] = signature.astype(np.uint16)
         self.count += 1
         first = self.count - 1
-        if 2 * self.count > self._slots.shape[1]:  # all are inserted again into a larger table
+        if 2 * self.count > self._slots.shape[1]:  # all documents are inserted into a larger table
             first, self._slots = 0, np.zeros((NUM_BANDS, 4 * self._slots.shape[1]), np.uint32)
         for number in range(first, self.count):
             slots = self._band_slots(self._values[number])
@@ -171,7 +167,7 @@ MIN_REPEATS = 10  # documents
 
 @dataclass
 class RepeatedLines:
-    """Counts the documents that contain a line; when there are too many lines, the rarest are forgotten."""
+    """Counts the documents that contain each line; if there are too many lines, the rarest are removed."""
 
     max_repeats: int = MIN_REPEATS
     max_lines: int = MAX_LINES
@@ -181,7 +177,7 @@ class RepeatedLines:
     _current_document: set[int] = field(default_factory=set)
 
     def count(self, lines: Iterable[str], location: DocumentLocation, *, continued: bool = False) -> list[bool]:
-        """For each line, whether as many earlier documents as are allowed contain it."""
+        """For each line, whether more than `max_repeats` documents contain it, this one included."""
         if not continued:
             self._current_document.clear()
         is_repeated: list[bool] = []
@@ -205,7 +201,7 @@ class RepeatedLines:
         return is_repeated
 
     def most_common(self, count: int) -> list[tuple[str, int, DocumentLocation]]:
-        """The lines of the most documents: (line, documents, a location)."""
+        """The lines that occur in the most documents: (line, documents, a location)."""
         candidates = [
             (line, self.counts[line_hash], location)
             for line_hash, (line, location) in self.examples.items()
@@ -235,7 +231,7 @@ class DuplicateCounter:
         *,
         in_parts: bool,
     ) -> bool:
-        """Counts a document, those `in_parts` (kept by cleaning) separately; True unless it is an exact duplicate."""
+        """Count a document, separately if `in_parts` (cleaning keeps those); return False for an exact duplicate."""
         if self.exact.check_and_add(digest, characters, location):
             self._count(self.exact_counts, characters, in_parts)
             return False
@@ -261,10 +257,7 @@ class DuplicateCounter:
         """The statistics of exact duplicates, near-duplicates and repeated lines."""
         largest = sorted(self.exact.groups.values(), key=lambda group: -group.characters)[: self.examples]
         equal = {**self.exact_counts, "complete": not self.exact.is_full, "remembered": self.exact.max_documents}
-        equal["groups"] = [
-            {"first": document_location_dict(group.first), "copies": group.copies, "characters": group.characters}
-            for group in largest
-        ]
+        equal["groups"] = [vars(group) | {"first": document_location_dict(group.first)} for group in largest]
         compared = self.near.count + self.near_counts["documents"]
         near = {**self.near_counts, "compared": compared, "threshold": self.near.threshold}
         near |= {"complete": not self.near.is_full, "remembered": self.near.max_documents}

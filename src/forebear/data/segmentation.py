@@ -2,7 +2,7 @@
 
 A word's frequency does not guarantee that it stays whole: rjieba weighs it against its neighbors (和服 in 产品和服务),
 and a frequency large enough to win everywhere would change the weight of all other words. So the dictionary is not
-given to rjieba: its words are matched from left to right, the longest first, and no word boundary is left inside one.
+given to rjieba: its words are matched from left to right, the longest first, and boundaries inside them are removed.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from forebear.errors import ForebearError, InputError
 if TYPE_CHECKING:
     import rjieba
 
-_CHUNK_CHARACTERS = 1 << 14  # characters given to rjieba at a time; more only takes more memory
-_SAFE_BREAKS = "\n。，、；！？ "  # rjieba never joins these with what follows: text can be divided after one
+_CHUNK_CHARACTERS = 1 << 14  # given to rjieba at a time; more would only take more memory
+_SAFE_BREAKS = "\n。，、；！？ "  # rjieba never joins these with the next character: text can be split after one
 _MAX_WORD_LENGTH = 64  # characters of a dictionary word; a longer line is prose, not a dictionary
-_MAX_REGEX_PREFIXES = 1000  # prefixes of words up to which a regular expression is faster than a table of pairs
+_MAX_REGEX_PREFIXES = 1000  # word prefixes up to which a regular expression is faster than a hash table of pairs
 _HASH_BITS = 20
 _FREQUENCY_AND_TAG = re.compile(
     r"(?:(?<! ) ++(?P<frequency>[-+]?[0-9][0-9.,e]*+))?(?:(?<! ) ++(?:[a-z]{1,2}|eng|nrt|nrfg))?\Z"
@@ -55,24 +55,24 @@ class Segmenter:
 
     @classmethod
     def from_file(cls, path: str | PathLike[str] | None) -> Segmenter:
-        """A segmenter with the words of a file in jieba's format, `word [frequency] [tag]` a line, or without any."""
+        """A segmenter with the words of a file in jieba's format, `word [frequency] [tag]` per line; None: no words."""
         return cls() if path is None else cls(tuple(read_dictionary(path)))
 
     def split(self, text: str) -> list[str]:
-        """The words, including white space; joined they are the text."""
+        """The words, including white space, whose concatenation is the text."""
         if not self.dictionary:
             return list(_segment(text))
         return [text[start:end] for start, end in pairwise([0, *self.word_ends(text)])]
 
     def word_ends(self, text: str) -> list[int]:
-        """The end of each word in characters, strictly increasing; the last is the length of the text."""
+        """The end of each word in characters, strictly increasing; the last one is the length of the text."""
         ends = list(accumulate(map(len, _segment(text))))
-        if text and (not ends or ends[-1] != len(text)):  # a later rjieba might lose text
+        if text and (not ends or ends[-1] != len(text)):  # another version of rjieba might lose text
             raise ForebearError("rjieba's words are not the whole text", hint="install the tested version of rjieba")
         return self._merge_ends(text, ends) if self.dictionary else ends
 
     def describe(self) -> dict[str, str | int | None]:
-        """What determines the segmentation, to be stored with segmented text."""
+        """Everything that determines the segmentation, to be stored with segmented text."""
         from importlib.metadata import version  # slow to import
 
         words = len(self.dictionary)
@@ -80,14 +80,14 @@ class Segmenter:
         return {"segmenter": "rjieba", "version": version("rjieba"), "dictionary": digest, "words": words}
 
     @cached_property
-    def _finder(self) -> DictionaryMatcher:
+    def _matcher(self) -> DictionaryMatcher:
         return DictionaryMatcher(word for word in self.dictionary if len(word) > 1)  # others cannot be split
 
     def _merge_ends(self, text: str, ends: list[int]) -> list[int]:
-        """The ends without those inside a dictionary word, and with the boundaries of that word."""
+        """Remove ends inside dictionary words, and add the boundaries of these words."""
         merged: list[int] = []
-        num_merged = 0  # ends already looked at
-        for start, stop in self._finder.find(text):
+        num_merged = 0  # ends already processed
+        for start, stop in self._matcher.find(text):
             index = bisect_left(ends, start, num_merged)
             merged += ends[num_merged:index]
             if start > (merged[-1] if merged else 0):
@@ -112,7 +112,7 @@ class DictionaryMatcher:
             if len(word) > 1:
                 lengths.setdefault(word[:2], {1} if word[0] in self.words else set()).add(len(word))
         self.lengths = {head: tuple(sorted(word_lengths, reverse=True)) for head, word_lengths in lengths.items()}
-        self.default_lengths = (1,) if self.single_characters else ()  # lengths to try where no longer word can start
+        self.default_lengths = (1,) if self.single_characters else ()  # to try where no longer word can start
         self.pattern: re.Pattern[str] | None = None
         if 0 < len(lengths) + len(self.single_characters) <= _MAX_REGEX_PREFIXES:
             patterns = [f"[{re.escape(self.single_characters)}]"] if self.single_characters else []
@@ -126,7 +126,7 @@ class DictionaryMatcher:
             self.is_pair_start[_pair_hash(codes[:, 0], codes[:, 1])] = True
 
     def find(self, text: str) -> Iterator[tuple[int, int]]:
-        """Start and end of each match: from left to right, the longest at a position, not overlapping."""
+        """Start and end of each match, without overlap: from left to right, the longest one at each position."""
         end = 0
         for start in self._candidate_starts(text):
             if start < end:
@@ -145,9 +145,8 @@ class DictionaryMatcher:
         codes = code_points(text, surrogates="keep")
         is_start = self.is_pair_start[_pair_hash(codes[:-1], codes[1:])]
         if self.single_characters:
-            is_start = np.append(is_start, False) | np.isin(
-                codes, code_points(self.single_characters, surrogates="keep")
-            )
+            single_codes = code_points(self.single_characters, surrogates="keep")
+            is_start = np.append(is_start, False) | np.isin(codes, single_codes)
         return np.flatnonzero(is_start).tolist()
 
 
@@ -174,15 +173,13 @@ def _jieba() -> rjieba.Jieba:
 
 def _segment(text: str) -> Iterable[str]:
     """rjieba's words of a text of any length, chunk by chunk."""
-    return (
-        _segment_chunk(text)
-        if len(text) <= _CHUNK_CHARACTERS
-        else chain.from_iterable(map(_segment_chunk, _chunks(text)))
-    )
+    if len(text) <= _CHUNK_CHARACTERS:
+        return _segment_chunk(text)
+    return chain.from_iterable(map(_segment_chunk, _chunks(text)))
 
 
 def _segment_chunk(text: str) -> list[str]:
-    """rjieba's words; a lone surrogate is a word of its own."""
+    """rjieba's words; a lone surrogate is a separate word."""
     try:
         return _jieba().cut(text)
     except UnicodeEncodeError:
@@ -199,13 +196,8 @@ def _chunks(text: str) -> Iterator[str]:
     start = 0
     while len(text) - start > _CHUNK_CHARACTERS:
         limit = start + _CHUNK_CHARACTERS
-        end = (
-            next(
-                (position for separator in _SAFE_BREAKS if (position := text.rfind(separator, start, limit)) >= 0),
-                limit - 1,
-            )
-            + 1
-        )
+        positions = (text.rfind(separator, start, limit) for separator in _SAFE_BREAKS)
+        end = next((position for position in positions if position >= 0), limit - 1) + 1
         yield text[start:end]
         start = end
     yield text[start:]

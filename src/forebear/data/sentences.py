@@ -1,4 +1,4 @@
-"""Split Chinese, English and mixed text into sentences, which joined are exactly the text, in linear time.
+"""Splitting of Chinese, English and mixed text into sentences, whose concatenation is the text, in linear time.
 
 White space between two sentences belongs to the second, as byte-level tokenizers expect. The rules: full-width
 punctuation ends a sentence, with the closing quotes and brackets after it; half-width punctuation does so if a space
@@ -20,26 +20,26 @@ from forebear.data.tokenizers.offsets import text_lengths
 SentenceMode = Literal["split", "lines", "flow", "whole"]
 SENTENCE_RULES_VERSION = 2  # incremented when the rules change
 
-_HARD = "。！？｡‼⁇⁈⁉"  # ends a sentence in any context
+_HARD = "。！？｡‼⁇⁈⁉"  # marks that end a sentence in any context
 _HARD_SET = frozenset(_HARD)
-_SOFT = ".!?…．"  # ends one depending on its context
+_SOFT = ".!?…．"  # marks that end a sentence in some contexts
 _MARKS = frozenset(_HARD + _SOFT)
 _CLOSING = ")]}”’»」』）】》〉〕］｝｣"
 _TAIL = re.escape(_CLOSING) + r"\"'\s"
 _OPENING = frozenset("([{“‘«「『（【《〈〔［｛｢")
 _CONTINUING = frozenset(",;:，、；：､")  # a sentence continues after these, whatever precedes them
-_ADDRESS = frozenset("=&/_%#@+-")  # after a mark without a space these belong to an address
+_ADDRESS = frozenset("=&/_%#@+-")  # directly after a mark, these are part of an address
 _WIDE = "\u2e80-\ua4cf\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0003ffff"
 LINE_END = "\n\r\v\f\x85\u2028\u2029"  # Unicode's mandatory breaks
 _TITLES = ("《》", "〈〉")
-_TITLE_REACH = 32  # characters; an unclosed title mark must not swallow the rest of the text
-_BARE_REACH = 4  # characters; quotes and spaces before the first word
+_TITLE_REACH = 32  # characters after an opening title mark, so that an unclosed one does not affect the whole text
+_MAX_PREFIX = 4  # characters of quotes and spaces before the first word of a sentence
 _MAX_INITIAL_LENGTH = 2  # letters between the dots of U.S., Ph.D., J.R.R.
 _MAX_LENGTH = 1 << 13  # characters; the maximum length of a sentence, unless a word is longer
 _WORD_REACH = 16  # characters; longer than any abbreviation listed below
 
-# Possessive throughout, so that no character is examined twice: a mark, the marks after it, then everything that may
-# close. The first test excludes 3.14, example.com and what?x=1 without a call into Python.
+# A mark, the marks after it, then closing quotes, brackets and footnote numbers; possessive, so that no character is
+# examined twice. The first test excludes 3.14, example.com and what?x=1 without a call into Python.
 _CANDIDATE = re.compile(
     rf"[{_HARD}{_SOFT}](?:(?![0-9A-Za-z])|(?<=[{_HARD}…])|(?<=[{_WIDE}][!?]))"
     rf"([{_HARD}{_SOFT}]*+)[{_HARD}{_SOFT}{_TAIL}]*+(?:\[[0-9]{{1,3}}\][{_TAIL}]*+)*+"
@@ -54,16 +54,16 @@ _NUMBERING = re.compile(
     r"[(（\[]?(?:[0-9]{1,3}(?:\.[0-9]{1,3})*|[ivxlIVXL]{1,4}|[A-Za-z]|[一二三四五六七八九十]{1,3})[)）\]]?"
 )
 
-# Abbreviations, by what must follow for a sentence to end there: it never does, ...
+# Abbreviations, by what must follow for a sentence to end after them. A sentence never ends after these, ...
 _NEVER = frozenset(
     "Mr Mrs Ms Mx Dr Prof Rev Hon Gen Col Maj Capt Lt Sgt Cpl Cmdr Adm Gov Sen Rep Pres Supt Messrs Mme Mlle Msgr "
     "Mt Ft v vs cf viz approx resp e.g i.e eg ie feat ed eds trans".split()
 )
-# ... anything but a number, ...
+# ... it ends if anything but a number follows, ...
 _BEFORE_NUMBER = frozenset("No Nos no nos Art art p pp c ca b d r fl n".split())
-# ... any capital letter, ...
+# ... if a capital letter follows, ...
 _BEFORE_CAPITAL = frozenset("etc a.m p.m A.M P.M".split())
-# ... or only a word that starts a sentence far more often than it is part of a name.
+# ... or only if a word follows that starts a sentence far more often than it is part of a name.
 _BEFORE_STARTER = frozenset(
     "St Ste Ave Blvd Rd Inc Ltd Co Corp Cos Bros Jr Sr Esq al Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec Mon Tue "
     "Tues Thu Thur Thurs Fri Fig Figs fig figs Eq Eqs Sec Secs Vol Vols vol vols Ch Chap Ref Refs Tab Univ Dept Assn "
@@ -78,12 +78,11 @@ _STARTERS = frozenset(
 
 
 def split_sentences(text: str, mode: SentenceMode = "split") -> list[str]:
-    """The sentences of a text; joined they are the text, and none is empty.
+    """The sentences of a text, none of which is empty; their concatenation is the text.
 
-    `split` ends a sentence at closing punctuation and at every line end; `lines` takes each line as one sentence;
-    `flow` is for hard-wrapped prose: a line end is a space, and only a blank line ends a sentence by itself; `whole`
-    takes the text as one sentence, so that its tokens are those of the whole text. Very long text without punctuation
-    is split at a space by `split` and `flow`.
+    `split` ends a sentence at closing punctuation and at every line end; in `lines` each line is a sentence; `flow` is
+    for hard-wrapped prose, in which a line end is a space and only blank lines end a sentence; in `whole` the text is
+    one sentence. Very long text without punctuation is split at a space by `split` and `flow`.
     """
     if mode == "lines" and text and (plain := _split_plain_lines(text)) is not None:
         return plain
@@ -94,7 +93,7 @@ def split_sentences(text: str, mode: SentenceMode = "split") -> list[str]:
 
 
 def sentence_ends(text: str, mode: SentenceMode = "split") -> list[int]:
-    """The end of each sentence in characters, strictly increasing; the last is the length of the text."""
+    """The end of each sentence in characters, strictly increasing; the last one is the length of the text."""
     if not text:
         return []
     if mode == "whole":
@@ -133,7 +132,7 @@ def _split_plain_lines(text: str) -> list[str] | None:
 
 
 def _split_long(text: str, ends: list[int]) -> list[int]:
-    """Adds ends before spaces in sentences that are longer than _MAX_LENGTH."""
+    """Add ends before spaces in sentences that are longer than _MAX_LENGTH."""
     result: list[int] = []
     for start, end in pairwise([0, *ends]):
         candidate = start  # where the sentence may be split
@@ -171,7 +170,7 @@ def _separates_paragraphs(gap: str) -> bool:
 
 
 def _add_punctuation_ends(text: str, start: int, end: int, ends: list[int]) -> None:
-    """Adds the ends of sentences at punctuation inside text[start:end]."""
+    """Add the ends of sentences at punctuation inside text[start:end]."""
     quotes = _QuoteState(text, start, end)
     for match in _CANDIDATE.finditer(text, start, end):
         next_position = match.end()
@@ -198,7 +197,7 @@ class _QuoteState:
         text = self.text
         has_space_before = text[position - 1].isspace()
         has_space_after = position + 1 == self.end or text[position + 1].isspace()
-        if text[position] == "'":  # as often an apostrophe: counting does not help
+        if text[position] == "'":  # often an apostrophe, so that counting does not help
             return not has_space_before
         if has_space_before != has_space_after:
             return has_space_after
@@ -239,7 +238,7 @@ def _is_end(text: str, start: int, mark: int, after_marks: int, position: int, n
     before = text[mark - 1] if mark > start else " "
     if position > after_marks and text[max(start, mark - 1 - (before == " ")) : mark].strip() in _OPENING:
         return False  # (?) and “！” and [ … ] quote punctuation or mark an omission
-    if mark - start <= _BARE_REACH and not any(map(str.isalnum, text[start:mark])):
+    if mark - start <= _MAX_PREFIX and not any(map(str.isalnum, text[start:mark])):
         return False  # `" ... Thirteen Years Later "`: no word yet
     if not _HARD_SET.isdisjoint(text[mark:position]):
         return not _is_in_title(text, start, mark)
@@ -289,24 +288,22 @@ def _is_abbreviation(text: str, start: int, dot: int, next_position: int) -> boo
         return next_char.isdigit()
     if word in _BEFORE_CAPITAL:
         return not next_char.isupper()
-    is_initials = (
-        word[0].isalpha() and ("." in word or word.isupper()) and max(map(len, word.split("."))) <= _MAX_INITIAL_LENGTH
-    )
+    has_short_parts = max(map(len, word.split("."))) <= _MAX_INITIAL_LENGTH
+    is_initials = word[0].isalpha() and ("." in word or word.isupper()) and has_short_parts
     if word in _BEFORE_STARTER or is_initials:
         starter = _NEXT_WORD.match(text, next_position)
         return not starter or starter[0] not in _STARTERS
     return False
 
 
-# --- Lines of documents by their bytes, without making strings; the reference is `split_sentences` with `lines` ---
+# --- Lines of documents by their bytes, without creating strings; the reference is `split_sentences` with `lines` ---
 
-
-LINE_FEED, MAX_TRAILING_SPACES = b"\n", 8  # line separator; white space at the end of a line up to which this is used
+LINE_FEED = b"\n"
+MAX_TRAILING_SPACES = 8  # at the end of a line; text with more is split into strings
 _IS_ASCII_SPACE = np.array([chr(code).isspace() for code in range(128)] + [False] * 128)  # ASCII white space
 _WIDE_SPACES = [c.encode() for c in map(chr, range(128, 0x3001)) if c.isspace()]
-_TWO_BYTE_SPACES, _THREE_BYTE_SPACES = (
-    [int.from_bytes(c, "big") for c in _WIDE_SPACES if len(c) == size] for size in (2, 3)
-)
+_TWO_BYTE_SPACES = [int.from_bytes(c, "big") for c in _WIDE_SPACES if len(c) == 2]
+_THREE_BYTE_SPACES = [int.from_bytes(c, "big") for c in _WIDE_SPACES if len(c) == 3]
 
 
 class DocumentLines(NamedTuple):
@@ -352,8 +349,5 @@ def _visible_ends(data: np.ndarray) -> np.ndarray | None:
     wide_ends = ends[data[ends - 1] >= 128]
     last_two_bytes = data[wide_ends - 2].astype(np.int64) << 8 | data[wide_ends - 1]
     last_three_bytes = data[np.maximum(wide_ends - 3, 0)].astype(np.int64) << 16 | last_two_bytes
-    return (
-        None
-        if np.isin(last_two_bytes, _TWO_BYTE_SPACES).any() or np.isin(last_three_bytes, _THREE_BYTE_SPACES).any()
-        else ends
-    )
+    ends_with_space = np.isin(last_two_bytes, _TWO_BYTE_SPACES) | np.isin(last_three_bytes, _THREE_BYTE_SPACES)
+    return None if ends_with_space.any() else ends

@@ -1,4 +1,4 @@
-"""From text files to a tokenizer and a corpus: which text, which tokenizer, prepared now or reopened from a run."""
+"""From text files to a tokenizer and a corpus, prepared now or reopened from a run; also for parallel text."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from forebear.data.corpus.parallel import (
     held_out_pairs,
     read_parallel,
 )
-from forebear.data.corpus.prepare import PROGRESS_BYTES, document_hashes, fingerprint_sources, prepare_corpus
+from forebear.data.corpus.prepare import MAX_IN_MEMORY_BYTES, document_hashes, fingerprint_sources, prepare_corpus
 from forebear.data.corpus.single_pass import SinglePassText
 from forebear.data.corpus.subset import held_out_mask
 from forebear.data.entities import EntityDictionary
 from forebear.data.io.atomic import cache_folder
-from forebear.data.io.compression import is_compressed
+from forebear.data.io.compression import MAX_COMPRESSION_RATIO, is_compressed
 from forebear.data.io.document import Document
 from forebear.data.io.ledger import Ledger
 from forebear.data.io.sources import Paths, ProgressFn, find_sources
@@ -48,16 +48,15 @@ TokenizerKind = Literal["words", "characters", "wordpiece", "bytepair"]
 WHITESPACE = "spaces"  # a word tokenizer that splits at white space only
 TOKENIZER_KINDS: tuple[str, ...] = (*get_args(TokenizerKind), WHITESPACE)
 MAX_VOCAB_SIZE = 1 << 28  # entries, more than any text has words
-MAX_COMPRESSION_RATIO = 20  # how many times as large as its file compressed text is assumed to be at most
-MAX_WORD_LENGTH = 100  # characters; a longer run without a space is text of a script without spaces
+MAX_WORD_LENGTH = 100  # characters; a longer run without a space is in a script without spaces
 LINE_FORMAT = TextFormat(documents="lines", format="text")
-SCRIPT_SAMPLE = 200_000  # characters of each side by which its script is detected
-MIN_CHINESE_FRACTION = 0.3  # share of Chinese characters from which a text is Chinese, names and numbers included
+SCRIPT_SAMPLE = 200_000  # characters of each side, used to detect its script
+MIN_CHINESE_FRACTION = 0.3  # of the characters of a Chinese text, which may include foreign names and numbers
 PRETOKENIZED_SAMPLE = 1 << 18  # characters
-MIN_PUNCTUATION = 20  # punctuation marks, below which nothing can be said
-MIN_ISOLATED_FRACTION = 0.95  # of them stand between spaces in pre-tokenized text
-# Marks that stand alone, and those at a word's end or start. A mark within a word says nothing (1,000), nor does a full
-# stop or a colon at its end (No., U.S.), unless a line ends there.
+MIN_PUNCTUATION = 20  # marks; fewer are not enough to detect pre-tokenized text
+MIN_ISOLATED_FRACTION = 0.95  # of the marks are between spaces in pre-tokenized text
+# Marks between spaces, and marks at the end or start of a word. Marks inside words (1,000) are ignored, and so are full
+# stops and colons at their ends (No., U.S.), except at a line end.
 _ENDING, _OPENING = ',;!?)"，。；：！？）、', '("（'
 PUNCTUATION = re.compile(
     rf"(?P<alone>(?<!\S)[.:{_ENDING}{_OPENING}](?!\S))|[{_ENDING}](?!\S)|[.:](?=[^\S\n]*$)|(?<!\S)[{_OPENING}]",
@@ -67,7 +66,7 @@ PUNCTUATION = re.compile(
 
 @dataclass(frozen=True)
 class TextSource:
-    """Text files and how to read them: everything besides the tokenizer that determines their corpus."""
+    """Text files and how to read them: everything except the tokenizer that determines their corpus."""
 
     paths: tuple[str, ...]
     reading: TextFormat = field(default_factory=TextFormat)
@@ -113,15 +112,15 @@ def prepare_source(
     learning_progress: ProgressFn | None = None,
     progress: ProgressFn | None = None,
 ) -> Corpus:
-    """The corpus of a text; a prepared corpus is opened, if it has the tokenizer that is asked for.
+    """The corpus of a text; a prepared corpus is opened if it has the requested tokenizer.
 
     Args:
         tokenizer: A tokenizer, a file, or a kind that is trained on this text.
         default: The kind, if `tokenizer` is None.
-        required_roles: Roles of special tokens that a tokenizer trained now must have.
-        min_count: Minimum count of words; then a word tokenizer has every word that is as frequent.
+        required_roles: Roles of special tokens that a new tokenizer must have.
+        min_count: Minimum count of words; a word tokenizer then has every word that is as frequent.
         vocab_size: Vocabulary size; by default it depends on the size of the text.
-        held_out: Share of the text on which a tokenizer is not trained.
+        held_out: Fraction of the text on which a tokenizer is not trained.
     """
     if is_corpus(source):
         corpus = Corpus.open(source.paths[0])
@@ -133,20 +132,16 @@ def prepare_source(
     if not isinstance(tokenizer, Tokenizer):
         tokenizer_size = vocab_size
         if vocab_size is None:
-            tokenizer_size = suggest_vocab_size(
-                str(tokenizer), sum(file.file_stamp()[2] for file in find_sources(source.paths))
-            )
+            num_bytes = sum(file.file_stamp()[2] for file in find_sources(source.paths))
+            tokenizer_size = suggest_vocab_size(str(tokenizer), num_bytes)
         options = TokenizerTrainingOptions(size=tokenizer_size if str(tokenizer) in TOKENIZER_KINDS else None)
         if tokenizer == WHITESPACE or (tokenizer == "words" and min_count is not None):
-            options = replace(
-                options, size=MAX_VOCAB_SIZE if tokenizer_size is None else tokenizer_size, min_count=min_count or 1
-            )
-        if (
-            tokenizer == "bytepair" and "mask" in required_roles
-        ):  # by default it has a single special token, as in GPT-2
+            size = MAX_VOCAB_SIZE if tokenizer_size is None else tokenizer_size
+            options = replace(options, size=size, min_count=min_count or 1)
+        if tokenizer == "bytepair" and "mask" in required_roles:  # the default special token is GPT-2's
             options = replace(options, specials=ROBERTA_SPECIALS)
         if tokenizer == WHITESPACE and segmenter is None and source.reading.format != "tagged" and workers in (None, 1):
-            single_pass = SinglePassText(source.reading, source.sentences, PROGRESS_BYTES)  # pyright: ignore[reportArgumentType] - checked when text is prepared
+            single_pass = SinglePassText(source.reading, source.sentences, MAX_IN_MEMORY_BYTES)  # pyright: ignore[reportArgumentType] - checked when text is prepared
         tokenizer = tokenizer_for(
             tokenizer, source.paths, source.reading, options, segmenter, learning_progress, held_out, single_pass
         )
@@ -166,7 +161,7 @@ def prepare_source(
 def _check_tokenizer(
     corpus: Corpus, tokenizer: str | os.PathLike[str] | Tokenizer | None, vocab_size: int | None
 ) -> None:
-    """Raises if the corpus has another tokenizer than the one asked for."""
+    """Raise InputError if the corpus has another tokenizer than the requested one."""
     corpus_tokenizer = corpus.tokenizer
     is_same = tokenizer is None or tokenizer == corpus_tokenizer.kind
     if tokenizer is not None and not is_same and tokenizer not in TOKENIZER_KINDS:
@@ -180,7 +175,7 @@ def _check_tokenizer(
 
 
 def suggest_vocab_size(kind: str, num_bytes: int) -> int | None:
-    """A vocabulary size for a text of so many bytes: twice their square root, from 512 to 32,000; None for words."""
+    """A vocabulary size for a text of `num_bytes`: twice the square root, from 512 to 32,000; None for words."""
     return int(min(32_000, max(512, 2 * num_bytes**0.5))) if kind in ("bytepair", "wordpiece") else None
 
 
@@ -203,7 +198,7 @@ def reopen_source(data: Mapping[str, Any]) -> TextSource:
 
 
 def require_unchanged(corpus: Any, source: TextSource, data: Mapping[str, Any]) -> Any:
-    """The corpus, if it is still the one of the run."""
+    """The corpus, if it is still that of the run; else raise InputError."""
     if corpus.key != data["corpus"]:
         hint = "put the old text back, or train a new run on the new text"
         raise InputError("the text of this run has changed since it began", file=source.paths[0], hint=hint)
@@ -221,12 +216,12 @@ def _find_corpus(data: Mapping[str, Any]) -> Corpus | None:
 
 
 def trained_documents(data: Mapping[str, Any], held_out: float, corpus: Corpus) -> np.ndarray | None:
-    """Which documents of a corpus a run was trained on, at least partly; None if its own corpus is gone."""
-    trained = _find_corpus(data)
-    if trained is None:
+    """Whether a run was trained on each document of a corpus, at least partly; None if the run's corpus is gone."""
+    run_corpus = _find_corpus(data)
+    if run_corpus is None:
         return None
-    is_trained = np.isin(trained.documents[:-1], trained.split(held_out).train.units[:, 0])
-    return np.isin(corpus.hashes, trained.hashes[is_trained])
+    is_trained = np.isin(run_corpus.documents[:-1], run_corpus.split(held_out).train.units[:, 0])
+    return np.isin(corpus.hashes, run_corpus.hashes[is_trained])
 
 
 # --- The tokenizer of a text ---
@@ -257,9 +252,9 @@ def tokenizer_for(
 ) -> Tokenizer:
     """The tokenizer `choice`: a kind, trained on these files and cached, or a file.
 
-    A tokenizer is not trained on documents that a corpus would hold out (`Corpus.split` with the share `held_out`): a
-    word that occurs in held-out text only must be as unknown to the vocabulary as to the model. While text is read to
-    count words split at white space, `single_pass` collects the arrays of its corpus.
+    A tokenizer is not trained on documents that a corpus would hold out (`Corpus.split` with the fraction `held_out`):
+    words that occur only in held-out text must be unknown to the vocabulary, too. While text is read to count words
+    split at white space, `single_pass` collects the arrays of its corpus.
     """
     training_options = training_options or TokenizerTrainingOptions()
     if choice not in TOKENIZER_KINDS:
@@ -275,7 +270,7 @@ def tokenizer_for(
         "kind": choice,
         "files": [fingerprint.content_digest, fingerprint.format_digest],
         "reading": asdict(text_format),
-        "learning": asdict(training_options),  # a field that is renamed keeps its old name here
+        "learning": asdict(training_options),  # field names are part of the key
         "segmenter": segmenter.describe() if segmenter else None,
         "held_out": held_out,
         "forebear": __version__,
@@ -287,8 +282,8 @@ def tokenizer_for(
     tokenizer, content_digest = train_on_files(
         str(choice), paths, text_format, training_options, segmenter, progress, held_out, single_pass
     )
-    if content_digest == fingerprint.content_digest:  # else the text changed meanwhile, and has another key
-        with contextlib.suppress(OSError):  # a cache that cannot be written only costs time
+    if content_digest == fingerprint.content_digest:  # else the text has changed meanwhile
+        with contextlib.suppress(OSError):  # without a cache, only time is lost
             file.parent.mkdir(parents=True, exist_ok=True)
             tokenizer.save(file)
     return tokenizer
@@ -306,7 +301,7 @@ def train_on_files(
 ) -> tuple[Tokenizer, str]:
     """A tokenizer of this kind, trained on these files, and the fingerprint of their text.
 
-    Of files that are too large, a sample is taken, whose size is recorded.
+    If the files are too large, it is trained on a sample, whose size is recorded.
     """
     from forebear.data.tokenizers.train import AUTO_SEGMENTER, train_tokenizer
 
@@ -318,35 +313,31 @@ def train_on_files(
     if kind == WHITESPACE:
         kind, training_options = "words", replace(training_options, split=WHITESPACE)
     options = {**asdict(training_options), "segmenter": segmenter or AUTO_SEGMENTER}
-    documents_info = document_hashes(paths, text_format) if held_out else None
-    if documents_info is not None:
-        max_characters = int(documents_info[1].sum())
-    if max_characters > training_options.limit:  # perhaps, as a character has at least one byte: count characters first
+    hashes_and_sizes = document_hashes(paths, text_format) if held_out else None
+    if hashes_and_sizes is not None:
+        max_characters = int(hashes_and_sizes[1].sum())
+    if max_characters > training_options.limit:  # may be too large: count the characters
         all_documents = text_format.documents_in(find_sources(paths), Ledger())
         options["total_characters"] = sum(len(document.text) for document in all_documents)
     is_too_large = single_pass is not None and max_characters > min(single_pass.max_bytes, training_options.limit)
-    if documents_info is not None or kind != "words" or is_too_large:
+    if hashes_and_sizes is not None or kind != "words" or is_too_large:
         single_pass = None
     ledger = single_pass.ledger if single_pass is not None else Ledger()
-    all_read = _report_progress(
-        text_format.documents_in(find_sources(paths, ledger), ledger),
-        lambda: progress and progress(ledger.position, num_bytes),
-    )
+    documents = text_format.documents_in(find_sources(paths, ledger), ledger)
+    documents = _report_progress(documents, lambda: progress and progress(ledger.position, num_bytes))
     if text_format.format == "tagged":  # the words are marked in the source
         options["segmenter"] = None
     if single_pass is not None:
-        return train_tokenizer(
-            kind, single_pass.record_texts(all_read), single_pass=single_pass, **options
-        ), ledger.fingerprint
-    training_documents: Iterable[Document] = all_read
-    if documents_info is not None:
-        hashes, sizes = documents_info
+        texts = single_pass.record_texts(documents)
+        return train_tokenizer(kind, texts, single_pass=single_pass, **options), ledger.fingerprint
+    if hashes_and_sizes is not None:
+        hashes, sizes = hashes_and_sizes
         is_held_out = held_out_mask(hashes, held_out)
         if is_held_out.any() and not is_held_out.all():
-            training_documents = _exclude_held_out(all_read, is_held_out)
+            documents = _exclude_held_out(documents, is_held_out)
         else:
-            training_documents = _first_bytes(all_read, int(sizes.sum() * (1 - held_out)))
-    texts = map(_with_separators if kind == "words" else attrgetter("text"), training_documents)
+            documents = _first_bytes(documents, int(sizes.sum() * (1 - held_out)))
+    texts = map(_with_separators if kind == "words" else attrgetter("text"), documents)
     return train_tokenizer(kind, texts, **options), ledger.fingerprint
 
 
@@ -361,15 +352,16 @@ def _exclude_held_out(documents: Iterable[Document], is_held_out: np.ndarray) ->
 
 
 def _first_bytes(documents: Iterable[Document], num_bytes: int) -> Iterator[Document]:
-    """The first bytes of the text: slightly less than the training text, which ends with a sentence."""
+    """The first `num_bytes` of the text: slightly less than the training text, which ends with a sentence."""
     remaining = num_bytes
     for document in documents:
         data = document.text.encode("utf-8", "surrogatepass")
         if len(data) > remaining:
             text = data[: max(remaining, 1)].decode("utf-8", "ignore")
-            text = _drop_partial_word(text, document.text) if document.words is None else text
-            words = None if document.words is None else (*(end for end in document.words if end < len(text)), len(text))
-            yield replace(document, text=text, words=words, entities=None)  # not used in training a tokenizer
+            text = _drop_partial_word(text, document.text) if document.word_ends is None else text
+            ends = document.word_ends
+            ends = None if ends is None else (*(end for end in ends if end < len(text)), len(text))
+            yield replace(document, text=text, word_ends=ends, entity_spans=None)  # entities are not used in training
             return
         yield document
         remaining -= len(data)
@@ -388,13 +380,13 @@ def _drop_partial_word(beginning: str, text: str) -> str:
 
 def _with_separators(document: Document) -> str:
     """The text with separators between its words, if the source marks them."""
-    if not document.words:
+    if not document.word_ends:
         return document.text
-    return insert_separators(document.text, np.array(document.words[:-1], np.int64))
+    return insert_separators(document.text, np.array(document.word_ends[:-1], np.int64))
 
 
 def _report_progress(documents: Iterable[Document], on_progress: Callable[[], object]) -> Iterator[Document]:
-    """The documents; `on_progress` is called now and then."""
+    """The documents; `on_progress` is called every thousand documents, and for each long one."""
     for index, document in enumerate(documents):
         if index % 1000 == 0 or len(document.text) > 100_000:
             on_progress()
@@ -402,7 +394,7 @@ def _report_progress(documents: Iterable[Document], on_progress: Callable[[], ob
 
 
 def is_pretokenized(paths: Sequence[str], text_format: TextFormat) -> bool:
-    """Whether the beginning of the text is pre-tokenized: punctuation is between spaces. Pipes are not examined."""
+    """Whether the beginning of the text is pre-tokenized: punctuation is between spaces. Pipes are not checked."""
     if text_format.format not in ("auto", "text") or "-" in paths:
         return False
     num_isolated = num_marks = num_characters = 0
@@ -504,7 +496,7 @@ def _tokenizer_for_side(
     if kind in TOKENIZER_KINDS:
         size = vocab_size or suggest_vocab_size(kind, sum(Path(path).stat().st_size for path in paths))
         options = TokenizerTrainingOptions(size=size)
-        if kind == "wordpiece":  # generated text needs capitals
+        if kind == "wordpiece":  # generated text should have capitals
             options = replace(options, lower=False)
         return tokenizer_for(kind, paths, LINE_FORMAT, options, progress=progress)
     if vocab_size is not None:

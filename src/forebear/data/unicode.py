@@ -1,4 +1,4 @@
-"""Characters and scripts: Chinese characters, classes of characters, languages, mojibake, word counts and shapes."""
+"""Characters and scripts: Chinese characters, character classes, languages, mojibake, word counts and word shapes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def is_han(codes: np.ndarray) -> np.ndarray:
 
 
 def replace_surrogates(text: str) -> str:
-    """The text with U+FFFD for each lone surrogate, which UTF-8 cannot hold; its length stays the same."""
+    """The text with U+FFFD for each lone surrogate, which UTF-8 cannot encode; its length stays the same."""
     try:
         text.encode()  # much faster than searching with a pattern
     except UnicodeEncodeError:
@@ -84,7 +84,7 @@ SCRIPT_RANGES = {
 INVISIBLE = "\u00ad\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb"
 INVISIBLES = re.compile(f"[{INVISIBLE}]")
 CONTROL_CHARS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
-_BY_CATEGORY = {
+CLASS_OF_CATEGORY = {
     "L": "other letters", "Nl": "other letters", "N": "digits", "P": "punctuation", "S": "symbols", "M": "marks",
     "Z": "white space", "Cc": "control", "Cf": "marks", "Co": "private use", "C": "unassigned",
 }  # fmt: skip
@@ -92,9 +92,9 @@ _BY_CATEGORY = {
 
 @cache
 def class_table() -> np.ndarray:
-    """The class of every code point, (0x110000,) uint8. Only planes 0 and 1 are looked up one by one."""
+    """The class of every code point, (0x110000,) uint8. Only code points of planes 0 and 1 are looked up one by one."""
     categories = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn".split()
-    numbers = {name: CLASS_IDS[_BY_CATEGORY.get(name) or _BY_CATEGORY[name[0]]] for name in categories}
+    numbers = {name: CLASS_IDS[CLASS_OF_CATEGORY.get(name) or CLASS_OF_CATEGORY[name[0]]] for name in categories}
     classes = np.full(0x110000, CLASS_IDS["unassigned"], np.uint8)
     classes[:0x20000] = [numbers[unicodedata.category(chr(point))] for point in range(0x20000)]
     classes[0x20000:0x323B0] = CLASS_IDS["other letters"]
@@ -113,7 +113,7 @@ def class_table() -> np.ndarray:
 
 
 def count_classes(codes: np.ndarray, lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """For concatenated texts: the class of each character, and (texts, classes) counts."""
+    """The class of each character of concatenated texts, and (texts, classes) counts."""
     classes = class_table()[codes]
     rows = np.repeat(np.arange(len(lengths), dtype=np.int32) * len(CLASSES), lengths)
     counts = np.bincount(rows + classes, minlength=len(lengths) * len(CLASSES))
@@ -121,7 +121,7 @@ def count_classes(codes: np.ndarray, lengths: Sequence[int]) -> tuple[np.ndarray
 
 
 def special_characters(codes: np.ndarray, classes: np.ndarray) -> Iterator[tuple[str, int, int, int]]:
-    """(class, code point, first position, count) of characters that need attention."""
+    """(class, code point, first position, count) of the characters of SPECIAL_CLASSES."""
     positions = np.flatnonzero(classes >= FIRST_SPECIAL)
     points, first, counts = np.unique(codes[positions], return_index=True, return_counts=True)
     for point, position, count in zip(points.tolist(), positions[first].tolist(), counts.tolist(), strict=True):
@@ -130,7 +130,7 @@ def special_characters(codes: np.ndarray, classes: np.ndarray) -> Iterator[tuple
 
 # --- Simplified and traditional Chinese ---
 
-# Frequent pairs that differ, without those whose simplified form also occurs in traditional text (后, 里, 干, 云).
+# Frequent characters with different forms, except those whose simplified form also occurs in traditional text (后, 里).
 SIMPLIFIED = (
     "国这个们来时说会为学对发过动还经开进样问产种现关长见实从两党员总战门东车马鸟鱼龙书电话语请读写议论证许记设访计认识让"
     "该谁调谈课试诗词历纪红级纸线组织终绍给统续维编网罗义习乡乐买卖亚严丧临举乌亲亿仅仓传伤伟优儿兰兴养内军农决况净减凤击"
@@ -157,7 +157,7 @@ def _chinese_variants() -> np.ndarray:
 
 
 def count_simplified_traditional(codes: np.ndarray) -> tuple[int, int]:
-    """The numbers of characters that are simplified and traditional, of those that differ."""
+    """The numbers of simplified and of traditional characters, among those with different forms."""
     variants = _chinese_variants()[codes[codes < 0x10000]]
     return int(np.count_nonzero(variants == 1)), int(np.count_nonzero(variants == 2))
 
@@ -184,9 +184,9 @@ OTHER_LATIN_WORDS = frozenset(
     " con una il di che della sono per é os do da em não uma het een van dat niet och att det som på"
     " się nie jest na ve bir bu yang dan untuk và của là".split()
 )
-MEAN_WORD_LENGTH = 5  # letters of a Latin word, which weighs as much as one Chinese character
+MEAN_WORD_LENGTH = 5  # letters that count as much as one Chinese character
 MIN_MAIN_FRACTION = 0.7
-LANGUAGE_PREFIX_CHARS = 4000  # characters of a document in which function words are looked for
+LANGUAGE_PREFIX_CHARS = 4000  # first characters of a document, in which function words are counted
 
 
 def detect_language(counts: np.ndarray, start: str) -> str:
@@ -203,24 +203,24 @@ def detect_language(counts: np.ndarray, start: str) -> str:
     total = sum(weights.values())
     if not total:
         return "no letters"
-    main = max(weights, key=lambda name: weights[name])
-    if weights[main] < MIN_MAIN_FRACTION * total:
+    main_script = max(weights, key=lambda name: weights[name])
+    if weights[main_script] < MIN_MAIN_FRACTION * total:
         return "mixed"
-    if main == "CJ":
+    if main_script == "CJ":
         return "Japanese" if kana > 0.2 * weights["CJ"] else "Chinese"
-    if main != "Latin":
-        return main
+    if main_script != "Latin":
+        return main_script
     words = start[:LANGUAGE_PREFIX_CHARS].lower().split()
-    english = sum(map(ENGLISH_WORDS.__contains__, words))
-    other = sum(map(OTHER_LATIN_WORDS.__contains__, words))
-    if english == other == 0:  # a title or a name: ASCII counts as English
+    num_english = sum(map(ENGLISH_WORDS.__contains__, words))
+    num_other = sum(map(OTHER_LATIN_WORDS.__contains__, words))
+    if num_english == num_other == 0:  # a title or a name: ASCII counts as English
         return "English" if start[:LANGUAGE_PREFIX_CHARS].isascii() else "other Latin"
-    return "English" if english >= other else "other Latin"
+    return "English" if num_english >= num_other else "other Latin"
 
 
 @dataclass(frozen=True)
 class MojibakePattern:
-    """A wrong decoding: what it looks like, and how to undo it."""
+    """A kind of wrong decoding: how to recognize it, and the encodings that undo it."""
 
     name: str
     markers: str
@@ -240,7 +240,7 @@ class MojibakePattern:
             except UnicodeEncodeError:
                 if ord(character) > 0xFF:
                     return ""
-                raw.append(ord(character))  # cp1252 has gaps, which programs fill from Latin-1
+                raw.append(ord(character))  # undefined in cp1252: programs use Latin-1
         return raw.decode(self.encoding, "ignore")
 
 
@@ -249,7 +249,7 @@ _CONT = f"[\x80-\xbf{re.escape(_CP1252)}]"  # a continuation byte of UTF-8, read
 _UTF8_AS_LATIN = (
     f"[ÂÃ]{_CONT}|â[€\x80]{_CONT}|ð[Ÿ\x9f]{_CONT}{_CONT}|(?:[ÎÏÐÑ]{_CONT}){{2,}}+|(?:[à-ï]{_CONT}{_CONT}){{2,}}+"
 )
-# 的 ， 。 、 不 我 在 了 有 before any Chinese character: three bytes and the next lead byte, taken two by two.
+# 的 ， 。 、 不 我 在 了 有 before any Chinese character: three bytes and the next lead byte, read as two characters.
 _UTF8_AS_GBK = (
     "鐨[勪勫勬勭勮勯]|锛[屼岀屽屾岃岄]|銆[備傚傛傜傝傞佷佸佹佺佽侀]|涓[嶄嶅嶆嶇嶈嶉]|鎴[戜戝戞戠戣戦]|鍦[ㄤㄥㄦㄧㄨㄩ]"
     "|浜[嗕嗗嗘嗙嗚嗛]|鏈[変夊夋夌夎夐]"
@@ -285,9 +285,9 @@ MOJIBAKE_PATTERNS = (
 
 @cache
 def _mojibake_starts() -> np.ndarray:
-    """Which characters of the first plane mojibake can start with."""
+    """Whether mojibake can start with each character of the first plane."""
     is_start = np.zeros(0x10000, bool)
-    is_start[[ord(character) for mistake in MOJIBAKE_PATTERNS for character in mistake.markers]] = True
+    is_start[[ord(character) for pattern in MOJIBAKE_PATTERNS for character in pattern.markers]] = True
     return is_start
 
 
@@ -300,11 +300,8 @@ def find_mojibake(text: str, codes: np.ndarray | None = None) -> Iterator[tuple[
     for position in np.flatnonzero(_mojibake_starts()[np.minimum(codes, 0xFFFF)]).tolist():
         if position < end:
             continue
-        matches = [
-            (mojibake_pattern, match)
-            for mojibake_pattern in MOJIBAKE_PATTERNS
-            if (match := mojibake_pattern.pattern.match(text, position))
-        ]
+        candidates = ((mojibake, mojibake.pattern.match(text, position)) for mojibake in MOJIBAKE_PATTERNS)
+        matches = [(mojibake, match) for mojibake, match in candidates if match is not None]
         if matches:
             longest = max(matches, key=lambda pair: pair[1].end())
             end = longest[1].end()
@@ -320,7 +317,7 @@ COVERAGE_RANKS = (1_000, 10_000, 30_000)
 
 
 class WordCounter:
-    """Counts words; beyond `max_types` distinct ones, only those already known are counted."""
+    """Counts words; with `max_types` distinct ones, no new ones are added."""
 
     def __init__(self, max_types: int = MAX_TYPES) -> None:
         self.counts: Counter[str] = Counter()
@@ -329,7 +326,7 @@ class WordCounter:
 
     def add(self, text: str) -> None:
         words = _WORDS.findall(text)
-        for start in range(0, len(words), 10_000):  # one long text gives many points of the curve
+        for start in range(0, len(words), 10_000):  # so that a long text adds many points to the curve
             chunk = words[start : start + 10_000]
             if len(self.counts) >= self.max_types:
                 self.is_full = True
@@ -356,7 +353,7 @@ class WordCounter:
         return stats
 
 
-# --- Word shapes: capitals and digits, which help with names that are not in the training data ---
+# --- Word shapes: capitals and digits, which help to recognize names that are not in the training data ---
 
 SHAPES = (
     "other", "outside", "within a word", "small", "Capital", "CAPITALS", "mIXED", "digits", "l3tt3rs", "mark", "stop",
@@ -367,7 +364,7 @@ BYTE_SPACE = "\u0120"  # prefix of byte-level pieces that start a word
 
 
 def word_shapes(tokens: Iterable[str]) -> np.ndarray:
-    """(V + 1,) the shape of each token as an index into SHAPES; the last is for positions outside of a row."""
+    """(V + 1,) the shape of each token as an index into SHAPES; the last is for positions outside of a sequence."""
     shapes = [_shape_name(token.removeprefix(BYTE_SPACE)) for token in tokens]
     return np.array([*map(SHAPES.index, shapes), SHAPES.index("outside")], np.int64)
 

@@ -18,7 +18,7 @@ from forebear.data.io.atomic import explain_disk_errors
 from forebear.data.io.sources import PathLike
 from forebear.data.labeled.examples import example_texts, is_labeled
 from forebear.data.labeled.labeled_source import LabeledSource
-from forebear.data.labeled.load import count_form_mismatches, read_labeled
+from forebear.data.labeled.load import read_labeled, unicode_mismatch_notes
 from forebear.data.source import ProgressFn, TextSource, reopen_corpus, reopen_parallel_corpus
 from forebear.data.tokenizers.char_ids import NUM_WORD_MARKERS, CharIds, truncation_stats
 from forebear.data.tokenizers.tokenizer_json import preprocessing_steps
@@ -436,7 +436,7 @@ class AdaptSetup:
         notes = list(data.notes)
         normalize, _ = preprocessing_steps(tokenizer.spec["normalizer"], None)
         if task.name == "tagging" and normalize(FULLWIDTH_ONE) == FULLWIDTH_ONE:
-            notes += count_form_mismatches(data)
+            notes += unicode_mismatch_notes(data)
         if train.num_truncated:
             truncated_fraction = train.num_truncated / (train.num_truncated + int(train.example_lengths.sum()))
             message = f"{train.num_truncated:,} tokens ({truncated_fraction:.1%}) do not fit "

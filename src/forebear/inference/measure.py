@@ -17,7 +17,7 @@ from forebear.data.io.ledger import utf8_size
 from forebear.data.io.sources import Paths, ProgressFn
 from forebear.data.labeled.examples import Example, TaggedExample, example_texts, is_labeled
 from forebear.data.labeled.labeled_source import LabeledSource, labeled_source
-from forebear.data.labeled.load import read_extra_split, trained_examples
+from forebear.data.labeled.load import read_extra_split, training_overlap
 from forebear.data.labeled.split import SplitLeakage
 from forebear.data.sentences import split_sentences
 from forebear.data.tokenizers.char_ids import base_tokenizer
@@ -432,7 +432,7 @@ def evaluate_task(
         len(all_examples) - len(examples),
         tuple(notes),
         time.monotonic() - start_time,
-        trained_examples(run.metadata["labelled"], examples) if "labelled" in run.metadata else None,
+        training_overlap(run.metadata["labelled"], examples) if "labelled" in run.metadata else None,
     )
 
 

@@ -39,7 +39,9 @@ def whitespace_tokenizer(words: Sequence[str], special_tokens: dict[str, str], p
     """A whitespace tokenizer with these words, followed by the special tokens (by role) that they lack."""
     known = set(words)
     tokens = [*words, *(token for token in special_tokens.values() if token not in known)]
-    spec = word_level.word_tokenizer_spec(tokens, specials=special_tokens, split="spaces", facts={"source": path.name})
+    spec = word_level.word_tokenizer_spec(
+        tokens, specials=special_tokens, split="spaces", metadata={"source": path.name}
+    )
     return Tokenizer(spec, file=path)
 
 

@@ -289,7 +289,7 @@ def _tokenizer_for_words(words: Sequence[str], path: Path) -> tuple[Tokenizer, l
         normalise=("lower",) if is_lowercase else (),
         split="punctuation",
         segmenter=Segmenter() if has_chinese else None,
-        facts={"source": path.name},
+        metadata={"source": path.name},
     )
     splitting = "at white space and punctuation" + (", Chinese by rjieba" if has_chinese else "")
     case_note = ", all in small letters as in the file" if is_lowercase else ""

@@ -61,7 +61,7 @@ class MultipleChoice(Task):
 
     @classmethod
     def from_examples(cls, examples: Examples, **options: Any) -> MultipleChoice:
-        if not any(example.right is not None for example in examples):
+        if not any(example.answer_index is not None for example in examples):
             hint = "give the number or the text of the right choice"
             raise InputError("no example says which choice is right", hint=hint)
         return cls(**options)
@@ -78,7 +78,7 @@ class MultipleChoice(Task):
                 first, second = truncate_pair(text, choice, max_tokens)
                 num_truncated += len(text) + len(choice) - len(first) - len(second)
                 rows.append(ExampleRow(index, *input_format.make_row(first, second)))
-        right = [IGNORE_INDEX if example.right is None else example.right for example in examples]
+        right = [IGNORE_INDEX if example.answer_index is None else example.answer_index for example in examples]
         return ExampleRows.from_rows(
             rows,
             uses_segments=input_format.segments,
@@ -108,19 +108,19 @@ class MultipleChoice(Task):
         scores = np.full((len(labeled), max_choices), PADDING_SCORE)
         for row, (_, choice_scores) in zip(scores, labeled, strict=True):
             row[: len(choice_scores)] = choice_scores - choice_scores.max()
-        right = np.array([example.right for example, _ in labeled], np.int64)
+        right = np.array([example.answer_index for example, _ in labeled], np.int64)
         return replace(self, temperature=metrics.fit_temperature(scores, right))
 
     def compare_to_gold(self, example: ChoiceExample, prediction: ChoicePrediction) -> AnswerComparison:
-        expected = "" if example.right is None else example.choices[example.right]
+        expected = "" if example.answer_index is None else example.choices[example.answer_index]
         probability = prediction.probabilities[prediction.choice]
         return AnswerComparison(
-            example.right == prediction.choice, expected, example.choices[prediction.choice], probability
+            example.answer_index == prediction.choice, expected, example.choices[prediction.choice], probability
         )
 
     def evaluate(self, examples: Examples, predictions: Sequence[ChoicePrediction]) -> dict[str, Any]:
         labeled = metrics.labeled_pairs(examples, predictions)
-        num_right = sum(example.right == prediction.choice for example, prediction in labeled)
+        num_right = sum(example.answer_index == prediction.choice for example, prediction in labeled)
         chance = sum(1 / len(example.choices) for example, _ in labeled)
         count = max(1, len(labeled))
         return {"accuracy": num_right / count, "chance": chance / count, "examples": len(labeled)}

@@ -280,7 +280,7 @@ def test_whitespace_words_prepared_in_memory_equal_those_of_shards(tmp_path, mon
     monkeypatch.setattr(shards, "SHARD_CHARACTERS", 500)
     folders = []
     for in_memory in (True, False):
-        monkeypatch.setattr(prepare_module, "PROGRESS_BYTES", 1 << 20 if in_memory else 0)
+        monkeypatch.setattr(prepare_module, "MAX_IN_MEMORY_BYTES", 1 << 20 if in_memory else 0)
         folders.append(tmp_path / f"corpus {in_memory}")
         progress_bytes = []
         corpus = prepare_corpus(

@@ -30,8 +30,8 @@ def test_lost_character_raises_an_error():
 
 def test_ledger_survives_json_and_adds_up_when_merged():
     ledger = sample_ledger()
-    ledger.repair("a.txt", 7, 2, "replaced")
-    ledger.quarantine("b.png", "not text")
+    ledger.record_repair("a.txt", 7, 2, "replaced")
+    ledger.record_skipped_file("b.png", "not text")
     restored = Ledger.from_dict(ledger.to_dict())
     assert restored.to_dict() == ledger.to_dict()
     restored.merge(ledger)

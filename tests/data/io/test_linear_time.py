@@ -146,7 +146,7 @@ def test_reading_a_megabyte_takes_linear_time_and_seconds(unit, tmp_path):
 def steps_after_reading(unit: str):
     """A function that runs all steps after reading: report, cleaning, sentences, segmentation, tokenization."""
     from forebear.data.cleaning import CleaningRules, clean_documents
-    from forebear.data.corpus_report import text_report
+    from forebear.data.corpus_report import corpus_report
     from forebear.data.segmentation import Segmenter
     from forebear.data.sentences import split_sentences
     from forebear.data.tokenizers.train import train_tokenizer
@@ -158,7 +158,7 @@ def steps_after_reading(unit: str):
 
     def work(text):
         documents = [Document(text, "x", 1)]
-        text_report(documents, train=False)
+        corpus_report(documents, train=False)
         list(clean_documents(documents, rules, Ledger()))
         for mode in ("split", "lines", "flow"):
             split_sentences(text, mode)

@@ -176,7 +176,7 @@ def test_tagged_text_keeps_its_word_boundaries(file):
     path = file("迈向/v  充满/v  希望/n\n[中央/n  电台/n]nt  CCTV/nx  BBC/nx  //w", "a.txt")
     document = read_documents(path, format="tagged")[0][0]
     assert document.text == "迈向充满希望\n中央电台CCTV BBC/"
-    assert document.words == (2, 4, 6, 7, 9, 11, 15, 16, 19, 20)
+    assert document.word_ends == (2, 4, 6, 7, 9, 11, 15, 16, 19, 20)
     with pytest.raises(InputError, match="is not word/tag") as caught:
         read_texts(file("好/a\nplain\n"), format="tagged")
     assert caught.value.line == 2

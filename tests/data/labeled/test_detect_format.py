@@ -33,7 +33,7 @@ def read(path, task=None, **options):
     detected = detect_format(path, task, **options)
     form = LabeledFormat.from_dict(json.loads(json.dumps(detected.file_format.to_dict())))
     assert form == detected.file_format
-    labels = "optional" if form.label is None and form.kind != "squad" else "wanted"
+    labels = "optional" if form.label is None and form.kind != "squad" else "required"
     return detected.task, [
         without_location(example) for example in read_examples(path, detected.task, form, labels=labels)
     ]

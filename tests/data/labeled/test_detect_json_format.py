@@ -121,7 +121,7 @@ def test_choice_and_answer_columns_of_tables_are_detected(file):
     assert task == "choice"
     assert examples[1] == ChoiceExample("beginning 1", ("end 1", "other end 1", "third 1"), 1)
     task, examples = read(file(rows.replace("A\n", "1\n").replace("B\n", "2\n").replace("C\n", "3\n")), "choice")
-    assert [example.right for example in examples] == [0, 1, 2, 0, 1, 2]
+    assert [example.answer_index for example in examples] == [0, 1, 2, 0, 1, 2]
     task, examples = read(file('question,context,answer\nwho?,"it was 他, no",他\nwhen?,never,\n'))
     assert task == "answering"
     assert [example.answers for example in examples] == [(AnswerSpan(7, "他"),), ()]

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from command_line import Captured, json_output
+from forebear.data.labeled.detect_format import is_slash_tagged
 from forebear.data.labeled.examples import TaggedExample
 from forebear.data.labeled.labeled_source import labeled_source
 from forebear.data.labeled.load import detect_format, read_examples, read_labeled
-from forebear.data.labeled.readers import is_slash_tagged, parse_slash_tags
+from forebear.data.labeled.readers import parse_slash_tags
 from forebear.errors import InputError
 from forebear.experiments.comparison.significance import example_scores
 from forebear.tasks.baselines import task_baseline

@@ -131,7 +131,7 @@ def test_squad_2_unanswerable_questions_have_no_answers(file):
         {"id": "b", "question": "who", "answers": [], "plausible_answers": [{"text": "he"}], "is_impossible": True},
     ]
     path = file(json.dumps({"version": "v2.0", "data": [{"paragraphs": [{"context": "he", "qas": questions}]}]}))
-    for labels in ("wanted", "optional"):
+    for labels in ("required", "optional"):
         answers = [
             example.answers for example in read_examples(path, "answering", LabeledFormat("squad"), labels=labels)
         ]

@@ -74,7 +74,7 @@ def test_cached_spans_equal_uncached_spans(tokenizers, setup, texts):
         texts, tokenizers[setup]._segmenter_boundaries(texts), with_offsets=True
     )
     uncached = tokenizers[setup]._encode_uncached(texts)
-    for name in ("ids", "counts", "unknown_bytes", "first", "last"):
+    for name in ("ids", "counts", "unknown_bytes", "first_offsets", "last_offsets"):
         assert getattr(cached, name).tolist() == getattr(uncached, name).tolist(), name
 
 
@@ -86,7 +86,7 @@ def test_unknown_bytes_equal_those_of_the_spans(tokenizers, setup, texts):
     tokens, (ids, counts) = tokenizer.encode_batch(texts), tokenizer.encode_many(texts)
     assert (tokens.ids.tolist(), tokens.counts.tolist()) == (ids.tolist(), counts.tolist())
     assert tokens.unknown_bytes.tolist() == [unknown_byte_count(tokenizer, text) for text in texts]
-    assert tokens.starts is None
+    assert tokens.is_word_start is None
     if not setup.startswith("words"):  # else other words may be unknown than those of its own segmenter
         assert (
             tokenizer.encode_batch(texts, [[len(text)] for text in texts]).unknown_bytes.tolist()
@@ -104,7 +104,7 @@ def test_given_word_ends_decide_which_words_are_unknown(tokenizers, setup, texts
     without_cache = Tokenizer(tokenizers[setup]._spec)
     without_cache.__dict__["_cache"] = None
     cached, uncached = tokenizers[setup].encode_batch(texts, ends), without_cache.encode_batch(texts, ends)
-    for name in ("ids", "counts", "unknown_bytes", "starts"):
+    for name in ("ids", "counts", "unknown_bytes", "is_word_start"):
         assert getattr(cached, name).tolist() == getattr(uncached, name).tolist(), name
     assert cached.unknown_bytes.tolist() == [
         sum(unknown_byte_count(without_cache, character) for character in text) for text in texts

@@ -11,12 +11,12 @@ from forebear.data.tokenizers import pretokens, vocabulary
 from forebear.data.tokenizers.pretokens import WhitespaceWords
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import train_tokenizer
-from forebear.data.tokenizers.word_level import WORD_GAPS
+from forebear.data.tokenizers.word_level import WORD_SEPARATORS
 from forebear.data.unicode import replace_surrogates
 from forebear.kernels import pretoken_table as tables
 from hostile_texts import hostile_strings
 
-ALL_GAPS = " " + WORD_GAPS
+ALL_GAPS = " " + WORD_SEPARATORS
 # Of all lengths around eight bytes, with invisible characters, and words that are equal if NUL is ignored.
 ODD = [
     "a",

@@ -35,9 +35,9 @@ class Corpus:
     sentences  (sentences + 1,)  where each sentence starts in `ids`; the last entry is the end
     documents  (documents + 1,)  where each document starts in `sentences`; the last entry is the end
     hashes     (documents,)      hash of the content in 64 bits: equal for exact duplicates
-    sizes      (sentences,)      bytes of the original text in UTF-8, for bits per byte; they add up to the document's
+    sizes      (sentences,)      bytes of the original text in UTF-8, for bits per byte; their sum is the document's
     unknown    (sentences,)      bytes that became unknown tokens, to charge for out-of-vocabulary words
-    words      (tokens,) or None True for a token that starts a word, if words were segmented
+    words      (tokens,) or None True for tokens that start a word, if words were segmented
     entities   (tokens,) or None 1 for the first token of an entity, 2 for its other tokens, 0 for no entity
     """
 
@@ -54,9 +54,9 @@ class Corpus:
 
     @classmethod
     def open(cls, folder: str | Path, tokenizer: Tokenizer | None = None) -> Corpus:
-        """Opens a corpus without reading its arrays; refuses a folder that is not a complete corpus.
+        """Open a corpus without reading its arrays; raise an error unless the folder is a complete corpus.
 
-        Pass the tokenizer, if it is loaded already, to save the time of reading it.
+        `tokenizer` is its tokenizer, if it is already loaded: then it is not read again.
         """
         folder = Path(folder)
         try:
@@ -64,14 +64,11 @@ class Corpus:
         except (OSError, ValueError) as error:
             hint = "make one with: forebear prepare TEXT --to FOLDER"
             raise InputError("not a prepared corpus", file=folder, hint=hint) from error
-        found_format = metadata.get("format") if isinstance(metadata, dict) else None
-        if found_format != CORPUS_FORMAT:
-            message = f"a corpus of format {found_format!r}; this version reads {CORPUS_FORMAT!r}"
+        corpus_format = metadata.get("format") if isinstance(metadata, dict) else None
+        if corpus_format != CORPUS_FORMAT:
+            message = f"a corpus of format {corpus_format!r}; this version reads {CORPUS_FORMAT!r}"
             raise InputError(message, file=folder, hint="prepare the text again")
-        arrays = {
-            name: _map_array(folder / f"{name}.npy", array_metadata)
-            for name, array_metadata in metadata["arrays"].items()
-        }
+        arrays = {name: _map_array(folder / f"{name}.npy", entry) for name, entry in metadata["arrays"].items()}
         corpus = cls(folder, metadata, **{"words": None, "entities": None, **arrays})
         if tokenizer is not None:
             corpus.__dict__["tokenizer"] = tokenizer
@@ -85,7 +82,7 @@ class Corpus:
 
     @property
     def key(self) -> str:
-        """The identity of this corpus: a digest of the text and of everything that was done to it."""
+        """The identity of this corpus: a digest of its text and of all settings of its preparation."""
         return self.metadata["key"]
 
     @cached_property
@@ -108,7 +105,7 @@ class Corpus:
         return self.sentences[self.documents]
 
     def verify(self) -> None:
-        """Reads every array and compares its digest with the metadata; `open` compares shapes only."""
+        """Read every array and compare its digest with the metadata; `open` compares shapes only."""
         for name, array_metadata in self.metadata["arrays"].items():
             if hashlib.sha256(np.ascontiguousarray(getattr(self, name)).data).hexdigest() != array_metadata["sha256"]:
                 path = self.folder / f"{name}.npy"
@@ -122,7 +119,7 @@ class Corpus:
         return self.ids[self.sentences[first] : self.sentences[last]]
 
     def word_starts(self, start: int, end: int) -> np.ndarray:
-        """For tokens start to end: True if one starts a word (by segmentation, else by continuation prefixes)."""
+        """For tokens start to end, whether each starts a word (by segmentation, else by continuation prefixes)."""
         if self.words is not None:
             return self.words[start:end]
         if self.tokenizer.kind not in ("words", "wordpiece"):
@@ -135,10 +132,10 @@ class Corpus:
         return Subset(self, document_bounds(self))
 
     def split(self, held_out: float = 0.05) -> CorpusSplit:
-        """Splits by content hash, or by position if there are too few documents.
+        """Split by content hash, or by position if there are too few documents.
 
-        A document stays on its side when text is added, and exact duplicates are on the same side. If all documents
-        would be on one side, the end of the text is held out instead.
+        A document stays in its split when text is added, and exact duplicates are in the same split. If one split would
+        be empty, the end of the text is held out instead.
         """
         if not 0 <= held_out < 1:
             raise InputError(f"the held-out share is {held_out}", hint="choose a share between 0 and 1, such as 0.05")

@@ -1,4 +1,4 @@
-"""Encode a shard of documents to arrays: sentences, token ids, words, entities, and their ledger."""
+"""Encoding of a batch of documents to a shard: arrays of sentences, token ids, words and entities, and their ledger."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_TOKENS_REASON = "no tokens in it"
 
 @dataclass(frozen=True)
 class DocumentEncoder:
-    """How documents become token ids; sent to worker processes."""
+    """Encodes documents with a tokenizer and settings; sent to worker processes."""
 
     tokenizer: Tokenizer
     sentences: SentenceMode = "split"
@@ -37,8 +37,8 @@ class DocumentEncoder:
 
     @property
     def is_fast(self) -> bool:
-        """Whether encoding takes hardly longer than reading, and yields token ids only."""
-        return self.tokenizer.is_fast and self.segmenter is None and self.entities is None
+        """Whether encoding is about as fast as reading, and results in token ids only."""
+        return self.tokenizer.splits_on_whitespace_only and self.segmenter is None and self.entities is None
 
     def encode(self, documents: Sequence[Document]) -> EncodedShard:
         """The arrays of these documents (or parts of documents), and the ledger of encoding."""
@@ -47,16 +47,13 @@ class DocumentEncoder:
         characters, entities = sum(len(document.text) for document in documents), None
         if (encoded_lines := self._encode_lines(documents)) is not None:
             tokens, sentence_bytes, num_lines = encoded_lines
-            # no line is without a token
-            sentences = []
-            sentence_counts = num_lines.tolist()
-            num_characters = characters
+            sentences, sentence_counts, num_characters = [], num_lines.tolist(), characters  # each line has a token
         else:
             sentences, sentence_counts, sentence_bytes = self._split(documents)
             num_characters = sum(map(len, sentences))
             try:
                 tokens = self._tokens(documents, sentences, sentence_counts)
-                if self._has_entities(documents):  # by the source or a dictionary or both
+                if self._has_entities(documents):  # from the source, a dictionary, or both
                     matches = self.entities.find(sentences) if self.entities else np.zeros((0, 2), np.int64)
                     entities = entity_flags(tokens, tagged_entities(documents, sentences), matches)
             except Exception as error:
@@ -72,11 +69,15 @@ class DocumentEncoder:
         return _encoded_shard(documents, np.array(sentence_counts), tokens, entities, sentence_bytes, dropped, ledger)
 
     def _encode_lines(self, documents: Sequence[Document]) -> tuple[EncodedBatch, np.ndarray, np.ndarray] | None:
-        """The tokens of all lines, their bytes, and the number of lines of each document, without making strings.
+        """The tokens of all lines, their bytes, and the number of lines of each document, without creating strings.
 
-        None where that is not possible: sentences are not lines, or words are not found by their bytes.
+        None if that is not possible: sentences are not lines, or words are not found by their bytes.
         """
-        if self.sentences != "lines" or not self.is_fast or any(document.words is not None for document in documents):
+        if (
+            self.sentences != "lines"
+            or not self.is_fast
+            or any(document.word_ends is not None for document in documents)
+        ):
             return None
         lines = document_lines(documents)
         tokens = None if lines is None else self.tokenizer.encode_lines(lines.data, lines.ends)
@@ -103,18 +104,18 @@ class DocumentEncoder:
     def _tokens(self, documents: Sequence[Document], sentences: list[str], sentence_counts: list[int]) -> EncodedBatch:
         """The tokens of all sentences, with word starts if words are known from the source or by segmentation."""
         has_words = self.segmenter is not None or self._has_entities(documents)
-        if not has_words and all(document.words is None for document in documents):
+        if not has_words and all(document.word_ends is None for document in documents):
             return self.tokenizer.encode_batch(sentences)
         ends: list[list[int]] = []
         start = 0
         for document, num_sentences in zip(documents, sentence_counts, strict=True):
-            words = document.words if document.words is not None else self._words(document.text)
+            words = document.word_ends if document.word_ends is not None else self._words(document.text)
             ends += _ends_by_sentence(sentences[start : start + num_sentences], words)
             start += num_sentences
         return self.tokenizer.encode_batch(sentences, ends, with_offsets=self._has_entities(documents))
 
     def _has_entities(self, documents: Sequence[Document]) -> bool:
-        return self.entities is not None or any(document.entities is not None for document in documents)
+        return self.entities is not None or any(document.entity_spans is not None for document in documents)
 
     def _words(self, text: str) -> Sequence[int]:
         """The ends of words in a document without marked words: by segmentation, else by the tokenizer."""
@@ -131,7 +132,7 @@ class DocumentEncoder:
         for document, num_sentences in zip(documents, sentence_counts, strict=True):
             try:
                 self._tokens([document], sentences[start : start + num_sentences], [num_sentences])
-            except Exception as cause:  # noqa: BLE001 - the error that is located
+            except Exception as cause:  # noqa: BLE001 - the same error, now located
                 return ForebearError(f"{type(cause).__name__}: {cause}", file=document.file, line=document.line)
             start += num_sentences
         return error
@@ -144,7 +145,7 @@ class DocumentEncoder:
         tokens: EncodedBatch,
         ledger: Ledger,
     ) -> None:
-        """Enters this stage in the ledger; drops sentences without tokens (documents are dropped in merging)."""
+        """Record this stage in the ledger; drop sentences without tokens (the merge of shards drops documents)."""
         stage = ledger.stage("tokens")
         units = {**ledger.stage("sentences").outputs}
         del units["documents"]  # a document may continue in the next shard
@@ -164,13 +165,13 @@ class EncodedShard:
 
     ids: np.ndarray
     sentences: np.ndarray  # tokens in each sentence
-    sizes: np.ndarray  # bytes of each sentence, with those of sentences without tokens after it
+    sizes: np.ndarray  # bytes of each sentence, including following sentences without tokens
     unknown: np.ndarray  # bytes of each sentence that became unknown tokens
     documents: np.ndarray  # sentences in each document
     before: np.ndarray  # bytes of each document before its first sentence with tokens
     hashes: np.ndarray
-    continued: np.ndarray  # by document: True for a further part of the one before
-    empty_documents: list[dict[str, Any]]  # documents without tokens, by number and location
+    continued: np.ndarray  # by document: True for a further part of the previous one
+    empty_documents: list[dict[str, Any]]  # number and location of documents without tokens
     dropped: list[dict[str, Any]]  # all dropped items
     ledger: Ledger
     words: np.ndarray | None = None  # by token: True if it starts a word, if known
@@ -205,19 +206,19 @@ def _encoded_shard(
         empty_documents=[{"number": n, "file": documents[n].file, "line": documents[n].line} for n in empty_indices],
         dropped=dropped,
         ledger=ledger,
-        words=tokens.starts,
+        words=tokens.is_word_start,
         entities=entities,
     )
 
 
 def document_hash(document: Document) -> int:
-    """The content hash of a document in 64 bits, without white space around it."""
+    """The content hash of a document in 64 bits, without surrounding white space."""
     stripped = document.text.strip()
     return _hash64(document.utf8 if len(stripped) == len(document.text) else stripped.encode())
 
 
 def content_hash(text: str) -> int:
-    """The content hash of a text in 64 bits, without white space around it."""
+    """The content hash of a text in 64 bits, without surrounding white space."""
     return _hash64(text.strip().encode())
 
 
@@ -233,7 +234,7 @@ def combine_hashes(part_hashes: Sequence[int] | np.ndarray) -> int:
 
 
 def _ends_by_sentence(sentences: list[str], ends: Sequence[int]) -> list[list[int]]:
-    """The ends of a document's words relative to each sentence; the end of a sentence always ends a word."""
+    """The word ends of a document, relative to each sentence; the end of a sentence is always a word end."""
     ends_by_sentence: list[list[int]] = []
     start = index = 0
     for sentence in sentences:

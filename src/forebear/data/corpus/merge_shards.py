@@ -1,4 +1,4 @@
-"""Merging shards into a corpus."""
+"""Merging of encoded shards into the arrays, ledger and metadata of a corpus."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 
 
 class DocumentParts(NamedTuple):
-    """Documents or parts of documents, an entry for each in every array."""
+    """Arrays with an entry for each document, or part of a document."""
 
-    documents: np.ndarray  # sentences in each
+    sentence_counts: np.ndarray
     hashes: np.ndarray
-    continued: np.ndarray
+    continued: np.ndarray  # True for a further part of the document before
 
 
-class SentenceSizes:
-    """Collects the bytes of sentences, shard by shard.
+class SentenceByteCounts:
+    """Counts the bytes of sentences, shard by shard.
 
-    Text without tokens is added to the previous sentence of its document, or to the next one if there is none; in a
+    Text without tokens counts for the previous sentence of its document, or for the next one if there is none; in a
     long document either may be in another shard.
     """
 
     def __init__(self, array: NpyAppender) -> None:
         self.array = array
-        self.last = np.zeros(0, np.int64)  # bytes of the last sentence so far: text without tokens may follow it
-        self.has_sentence = False  # whether that sentence is in the document that may continue
-        self.pending_bytes = 0  # bytes of that document, if not
+        self.last = np.zeros(0, np.int64)  # bytes of the last sentence, which text without tokens may follow
+        self.has_sentence = False  # whether that sentence is in the last document, which may continue
+        self.pending_bytes = 0  # bytes of that document, if it has no sentence
 
     def add(self, shard: EncodedShard) -> None:
         sizes, leading_bytes = np.concatenate((self.last, shard.sizes)), shard.before.copy()
@@ -62,9 +62,9 @@ class SentenceSizes:
 def merge_shards(
     work: Path, shards: Iterable[EncodedShard], optional: set[str], tokenizer: Tokenizer, ledger: Ledger
 ) -> dict[str, dict[str, Any]]:
-    """Writes the arrays of a corpus from its shards, in order, into `work`; returns their metadata.
+    """Write the arrays of a corpus from its shards, in order, into `work`; return their metadata.
 
-    `optional` are the optional arrays that at least one shard has. Documents are entered in the ledger.
+    `optional` are the optional arrays that at least one shard has. Documents are recorded in the ledger.
     """
     folder = work / "whole"
     for old in (folder, work / "replaced"):
@@ -85,7 +85,7 @@ def merge_shards(
 def finish_corpus(
     work: Path, target: Path, arrays: dict[str, dict[str, Any]], ledger: Ledger, metadata: dict[str, Any]
 ) -> None:
-    """Verifies and writes the ledger and the metadata, and renames the result to `target`."""
+    """Verify and write the ledger and the metadata, and rename the result to `target`."""
     folder = work / "whole"
     ledger.verify()
     for name in (TOKENIZER_FILE, DROPPED_FILE):  # if the process is killed now, they are written again
@@ -106,7 +106,7 @@ def finish_corpus(
 class _CorpusAssembler:
     """Appends shards, in order, to the arrays of a corpus.
 
-    `starts_word` says of each entry of the vocabulary whether it starts a word, for shards without word starts.
+    `starts_word` has for each token id whether it starts a word, for shards without word starts.
     """
 
     def __init__(
@@ -117,10 +117,10 @@ class _CorpusAssembler:
         dtypes |= {name: dtype for name, dtype in {"words": bool, "entities": np.uint8}.items() if name in optional}
         self.starts_word, self.ledger = starts_word, ledger
         self.arrays = {name: NpyAppender(folder / f"{name}.npy", dtype) for name, dtype in dtypes.items()}
-        self.sizes = SentenceSizes(self.arrays["sizes"])
+        self.sizes = SentenceByteCounts(self.arrays["sizes"])
         self.num_tokens = self.num_sentences = self.num_parts = 0  # so far
-        # The last document of a shard, which may continue in the next one.
-        self.open_document = DocumentParts(np.zeros(0, np.int64), np.zeros(0, np.uint64), np.zeros(0, bool))
+        # The last document so far, which may continue in the next shard.
+        self.last_document = DocumentParts(np.zeros(0, np.int64), np.zeros(0, np.uint64), np.zeros(0, bool))
         self.empty_parts: dict[int, dict[str, Any]] = {}  # locations of parts without tokens, by number
 
     def add(self, shard: EncodedShard) -> None:
@@ -140,37 +140,36 @@ class _CorpusAssembler:
         self.num_tokens += int(shard.sentences.sum())
         for item in shard.empty_documents:
             self.empty_parts[self.num_parts + item["number"]] = {"file": item["file"], "line": item["line"]}
-        first_part = self.num_parts - len(self.open_document.continued)
+        first_part = self.num_parts - len(self.last_document.continued)
         self.num_parts += len(shard.continued)
         added = (shard.documents, shard.hashes, shard.continued)
-        parts = DocumentParts(*map(np.concatenate, zip(self.open_document, added, strict=True)))
+        parts = DocumentParts(*map(np.concatenate, zip(self.last_document, added, strict=True)))
         last_start = int(np.flatnonzero(~parts.continued)[-1])
         self._append_documents(DocumentParts(*(array[:last_start] for array in parts)), first_part)
-        self.open_document = DocumentParts(*(array[last_start:] for array in parts))
-        self.empty_parts = {
-            number: item for number, item in self.empty_parts.items() if number >= first_part + last_start
-        }
+        self.last_document = DocumentParts(*(array[last_start:] for array in parts))
+        first_kept = first_part + last_start
+        self.empty_parts = {number: item for number, item in self.empty_parts.items() if number >= first_kept}
 
     def _append_documents(self, parts: DocumentParts, first_part: int) -> None:
-        """Appends whole documents, whose first part has number `first_part`; drops those without tokens."""
+        """Append complete documents, whose first part has number `first_part`; drop those without tokens."""
         starts, stage = np.flatnonzero(~parts.continued), self.ledger.stage("tokens")
-        sentences, hashes = parts.documents, parts.hashes
-        if 0 < len(starts) < len(sentences):  # some documents have several parts
-            sentences = np.add.reduceat(sentences, starts)
+        sentence_counts, hashes = parts.sentence_counts, parts.hashes
+        if 0 < len(starts) < len(sentence_counts):  # some documents have several parts
+            sentence_counts = np.add.reduceat(sentence_counts, starts)
             bounds = pairwise([*starts, len(hashes)])
             hashes = np.array([combine_hashes(hashes[start:end]) for start, end in bounds], np.uint64)
         stage.add_in(documents=len(starts))
-        has_tokens = sentences > 0
+        has_tokens = sentence_counts > 0
         for number in first_part + starts[~has_tokens]:
             self.ledger.drop("tokens", NO_TOKENS_REASON, documents=1, **self.empty_parts[int(number)])
         stage.add_out(documents=int(has_tokens.sum()))
-        lengths = sentences[has_tokens]
-        self.arrays["documents"].append(self.num_sentences + np.cumsum(lengths) - lengths)
-        self.num_sentences += int(lengths.sum())
+        sentence_counts = sentence_counts[has_tokens]
+        self.arrays["documents"].append(self.num_sentences + np.cumsum(sentence_counts) - sentence_counts)
+        self.num_sentences += int(sentence_counts.sum())
         self.arrays["hashes"].append(hashes[has_tokens])
 
     def finish(self) -> dict[str, dict[str, Any]]:
-        self._append_documents(self.open_document, self.num_parts - len(self.open_document.continued))
+        self._append_documents(self.last_document, self.num_parts - len(self.last_document.continued))
         self.arrays["sizes"].append(self.sizes.last)
         self.arrays["sentences"].append(np.array([self.num_tokens]))
         self.arrays["documents"].append(np.array([self.num_sentences]))

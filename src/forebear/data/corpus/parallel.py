@@ -1,4 +1,4 @@
-"""Parallel text: read from two files, a table or JSONL; aligned files, tokenizer pairs and the parallel corpus."""
+"""Parallel text: readers of two files, a table or JSONL; aligned files, tokenizer pairs and the parallel corpus."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ if TYPE_CHECKING:
 
 # --- Alignment check: a missing line shows in the lengths of all lines that follow ---
 
-MAX_SHIFT = 3  # lines that may be missing or extra at once, besides the difference of both files
-SHIFT_COST = 12.0  # how much worse lines must fit in all before another shift is assumed
+MAX_SHIFT = 3  # lines missing or added at one position, in addition to the difference of both files
+SHIFT_COST = 12.0  # cost of changing the shift, in units of the log ratio of lengths
 
 
 def first_misaligned_line(source_lengths: Sequence[int], target_lengths: Sequence[int]) -> int:
-    """The first line (from 1) of the shorter file from which on the two files are aligned with another shift.
+    """The first line (from 1) of the shorter file from which the files are aligned with another shift.
 
-    Lines that belong together have lengths of about the same ratio. The most likely sequence of shifts, from 0 to the
-    difference of both files, is found with the Viterbi algorithm.
+    The lengths of aligned lines have about the same ratio. The most likely sequence of shifts, from 0 to the difference
+    of both files, is found with the Viterbi algorithm.
     """
     source, target = (np.log(np.asarray(lengths, np.float64) + 1) for lengths in (source_lengths, target_lengths))
     shorter, longer = (source, target) if len(source) < len(target) else (target, source)
@@ -84,11 +84,11 @@ SIDE_FILES = ("source.txt", "target.txt")
 METADATA_FILE = "pairs.json"
 LINE_ENDS = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]++")
 MAX_EXCERPT_CHARS = 60  # characters of a suspicious line that are shown
-NUM_UNCERTAIN_LINES = 2  # in the last lines, their lengths do not show whether a line is missing before or after them
+NUM_UNCERTAIN_LINES = 2  # last lines, whose lengths do not show whether a line is missing before or after them
 SIDE_NAMES = (("source", "target"), ("src", "tgt"), ("source_text", "target_text"), ("input", "output"))
 LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?")  # de, zho, zh-CN
 
-Row = tuple[int, str, str]  # line, and the two sides
+Row = tuple[int, str, str]  # line, source, target
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class ParallelFormat:
     on_bad_bytes: OnBadBytes = "fail"
 
     def read_pairs(self, paths: Sequence[str], ledger: Ledger) -> Iterator[Row]:
-        """(line, source, target) of all pairs of one file, or of two with equally many lines; drops incomplete ones."""
+        """(line, source, target) of the pairs in one file, or in two with equally many lines; drop incomplete ones."""
         if len(paths) == 2 and os.path.realpath(paths[0]) == os.path.realpath(paths[1]):
             hint = "give the translations as the second file"
             raise InputError("the same file stands for both sides", file=paths[0], hint=hint)
@@ -143,7 +143,7 @@ class ParallelFormat:
         if len(source_sizes) == len(target_sizes):
             return
         line, shorter = first_misaligned_line(source_sizes, target_sizes), min(len(source_sizes), len(target_sizes))
-        if line > shorter - NUM_UNCERTAIN_LINES:  # all lines fit: the end is missing
+        if line > shorter - NUM_UNCERTAIN_LINES:  # all lines are aligned: lines are missing at the end
             line = shorter + 1
         excerpts = []
         for source in (source_file, target_file):
@@ -217,7 +217,7 @@ def _rows(blocks: TextBlocks, file_format: str) -> Iterator[tuple[int, list[str]
 
 
 def _columns(first_row: list[str], names: tuple[str, str] | None, file: str, line: int) -> tuple[tuple[int, int], bool]:
-    """The columns of source and target, and whether this first row is a header."""
+    """The columns of source and target, and whether the first row is a header."""
     if names is None:
         if len(first_row) < 2:
             description = "there is one column, and a pair needs two"
@@ -226,10 +226,8 @@ def _columns(first_row: list[str], names: tuple[str, str] | None, file: str, lin
         return (0, 1), cells in SIDE_NAMES or (cells[0] != cells[1] and all(map(LANGUAGE_CODE.fullmatch, cells)))
     source_name, target_name = names
     if is_column_number(source_name) and is_column_number(target_name):
-        return (
-            numbered_column(source_name, first_row, file, line),
-            numbered_column(target_name, first_row, file, line),
-        ), False
+        source_column, target_column = (numbered_column(name, first_row, file, line) for name in names)
+        return (source_column, target_column), False
     hint = "give --columns by name, or by number from 1"
     source_column, target_column = (named_column(name, first_row, file, line, hint=hint) for name in names)
     return (source_column, target_column), True
@@ -274,9 +272,8 @@ def read_parallel(paths: Sequence[str], parallel_format: ParallelFormat) -> Alig
     """The pairs of these files, read once and cached by their content and format."""
     content_digest = sources_digest(find_sources(paths))
     formats = [TextFormat().format_of(source_file) for source_file in find_sources(paths)]
-    identity = json.dumps(
-        [PAIRS_FORMAT, content_digest, asdict(parallel_format), formats]
-    )  # a renamed field would need its old name
+    # The names of the fields of ParallelFormat are part of the key.
+    identity = json.dumps([PAIRS_FORMAT, content_digest, asdict(parallel_format), formats])
     folder = cache_folder() / "pairs" / hashlib.sha256(identity.encode()).hexdigest()[:32]
     with explain_disk_errors(folder):
         if not (folder / METADATA_FILE).is_file():
@@ -343,7 +340,7 @@ class TokenizerPair:
         return description
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """Writes the source's tokenizer to `file`, and the target's next to it if it is another one."""
+        """Write the source tokenizer to `file`, and the target tokenizer next to it if it is another one."""
         self.source.save(file)
         if not self.is_shared:
             self.target.save(Path(file).with_name(TARGET_TOKENIZER_FILE))
@@ -357,7 +354,7 @@ class TokenizerPair:
         return cls(source, Tokenizer.load(target_path) if target_path.exists() else source)
 
 
-# --- The parallel corpus: two corpora, and which documents are pairs ---
+# --- The parallel corpus: two corpora, and the documents that are pairs ---
 
 
 @dataclass(frozen=True, eq=False)
@@ -378,7 +375,7 @@ class ParallelSubset:
         return np.stack([side.spans[:, 1] - side.spans[:, 0] for side in (self.source, self.target)], axis=1)
 
     def within_length(self, max_tokens: int) -> tuple[np.ndarray, int]:
-        """The indices of the pairs with at most so many tokens on either side, and the tokens of all of them."""
+        """The indices of the pairs with at most `max_tokens` on either side, and the sum of their tokens."""
         if max_tokens not in self._within_length:
             indices = np.flatnonzero((self.lengths <= max_tokens).all(axis=1))
             self._within_length[max_tokens] = indices, int(self.lengths[indices].sum())
@@ -386,7 +383,7 @@ class ParallelSubset:
 
     @cached_property
     def _within_length(self) -> dict[int, tuple[np.ndarray, int]]:
-        return {}  # cached, as it is used for every batch
+        return {}  # by `max_tokens`: needed for every batch
 
     @property
     def targets_only(self) -> Subset:
@@ -475,9 +472,9 @@ class ParallelCorpus:
         return ParallelSubset(source, target, lines, self.files)
 
     def split(self, held_out: float = 0.05) -> CorpusSplit:
-        """Splits by the content hash of the source, so that all translations of a text are on one side.
+        """Split by the content hash of the source, so that all translations of a text are in one split.
 
-        If all pairs would be on one side, the last ones are held out instead.
+        If one split would be empty, the last pairs are held out instead.
         """
         if not 0 < held_out < 1:
             raise InputError(f"the held-out share is {held_out}", hint="choose a share between 0 and 1, such as 0.05")
@@ -490,13 +487,12 @@ class ParallelCorpus:
 
 
 def held_out_pairs(hashes: np.ndarray, fraction: float) -> tuple[np.ndarray, Literal["content", "position"]]:
-    """Which pairs are held out, by the content hashes of their sources, or the last ones; and by which method."""
+    """Whether each pair is held out, by the content hash of its source or by position; and the method."""
     is_held_out = held_out_mask(hashes, fraction)
     if is_held_out.any() and not is_held_out.all():
         return is_held_out, "content"
-    return np.arange(len(is_held_out)) >= min(
-        len(is_held_out) - 1, round(len(is_held_out) * (1 - fraction))
-    ), "position"
+    num_pairs = len(is_held_out)
+    return np.arange(num_pairs) >= min(num_pairs - 1, round(num_pairs * (1 - fraction))), "position"
 
 
 def _documents_of_lines(corpus: Corpus, count: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Prepare a corpus on disk from text: streamed, shard by shard, by several processes, resumable after a crash."""
+"""Prepare a corpus on disk from text: streamed in shards, by several processes, resumable after a crash."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from forebear.data.corpus.single_pass import SinglePassText
 from forebear.data.entities import ENTITY_TAGS, EntityDictionary
 from forebear.data.io import atomic, document
 from forebear.data.io.atomic import atomic_write, cache_folder, explain_disk_errors
+from forebear.data.io.compression import MAX_COMPRESSION_RATIO
 from forebear.data.io.document import Document, with_continuation
 from forebear.data.io.ledger import Ledger
 from forebear.data.io.sources import Paths, ProgressFn, find_sources, sources_digest
@@ -36,20 +37,15 @@ from forebear.errors import ForebearError, InputError
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
 
-# Seconds of work by one process, and those that it would still take: below them, starting several costs more than it
-# saves.
+# Seconds elapsed and estimated to remain in one process, below which starting several costs more than it saves.
 MIN_ELAPSED_SECONDS, MIN_REMAINING_SECONDS = 1.5, 6.0
-PROGRESS_BYTES = 1 << 27  # bytes of text that are prepared in seconds if words are split at white space only
-MAX_COMPRESSION_RATIO = 20  # times its size that compressed text may have, to estimate the number of shards
+MAX_IN_MEMORY_BYTES = 1 << 27  # of text that is encoded in memory, without resumable shards, if encoding is fast
 STABLE_AFTER_NS = 2_000_000_000  # nanoseconds: a file changed more recently may change again within its time stamp
-#
-# The id of a word depends on its frequency, which is known only at the end of the text. To avoid a second pass, the
-# arrays of the corpus hold provisional word numbers at first, which are mapped to ids when the vocabulary is known.
 
 
 @dataclass(frozen=True)
 class SourceFingerprint:
-    """Digests of the contents of text files and of their formats, which follow from their names; their size on disk."""
+    """Digests of the contents of text files and of their formats, and their size on disk."""
 
     content_digest: str
     format_digest: str
@@ -87,7 +83,7 @@ def fingerprint_sources(paths: Paths, text_format: TextFormat) -> SourceFingerpr
         checked_at = time.time_ns()
         content_digest = sources_digest(find_sources(paths))
         if newest + STABLE_AFTER_NS < checked_at:
-            with contextlib.suppress(OSError):  # a cache that cannot be written costs time, nothing else
+            with contextlib.suppress(OSError):  # without a cache, only time is lost
                 cached.parent.mkdir(parents=True, exist_ok=True)
                 with atomic_write(cached) as file:
                     file.write(content_digest.encode())
@@ -111,16 +107,16 @@ def prepare_corpus(
     """The corpus of these files: opened if it exists, resumed if it is unfinished, else built.
 
     Args:
-        segmenter: Finds word boundaries, if they are wanted.
-        entities: Names to mark; words are segmented too, as no entity may end inside a word.
+        segmenter: Finds word boundaries; None: they are not stored.
+        entities: Names to mark; words are segmented as well, as no entity may end inside a word.
         to: Folder of the corpus; by default one in the cache.
         overwrite: Replace a corpus of other text or settings.
         workers: Number of processes; by default as many as are useful.
         progress: Called with the bytes read and the bytes in all.
-        single_pass: What was taken of the same text while this tokenizer was trained; it is not read again.
+        single_pass: The text as it was encoded while this tokenizer was trained; it is not read again.
 
     Raises:
-        InputError: The text is empty or changed meanwhile, or the folder holds something else.
+        InputError: The text is empty or changed meanwhile, or the folder has other content.
     """
     if workers is not None and workers < 1:
         raise InputError(f"--workers is {workers}", hint="give a number of processes of at least 1")
@@ -149,7 +145,7 @@ def prepare_corpus(
             metadata = {"key": key, "text": fingerprint.content_digest, "made_from": made_from}
             finish_corpus(work, target, arrays, ledger, {**metadata, "vocabulary": tokenizer.vocab_size})
             atomic.remove_work_folder(work)
-        tokenizer.clear_cache()  # its memory is needed for what comes now
+        tokenizer.clear_cache()  # its memory is needed for training
         return Corpus.open(target, tokenizer)
 
 
@@ -163,23 +159,21 @@ def _build_arrays(
     single_pass: SinglePassText | None,
     report: Callable[[int], object],
 ) -> tuple[dict[str, dict[str, Any]], Ledger]:
-    """Writes the arrays of the corpus into the work folder; their metadata, and the ledger of all stages."""
-    is_usable = single_pass is not None and single_pass.matches(
-        fingerprint.content_digest, text_format, encoder.sentences
-    )
-    usable_pass = single_pass if is_usable else None
+    """Write the arrays of the corpus into the work folder; return their metadata and the ledger of all stages."""
+    content_digest, num_bytes = fingerprint.content_digest, fingerprint.num_bytes
+    if single_pass is not None and not single_pass.matches(content_digest, text_format, encoder.sentences):
+        single_pass = None
     with open(work / DROPPED_FILE, "w", encoding="utf-8") as dropped:
-        ledger = Ledger() if usable_pass is None else usable_pass.ledger
+        ledger = Ledger() if single_pass is None else single_pass.ledger
         ledger.on_drop = lambda item: dropped.write(json.dumps(item) + "\n")
-        if usable_pass is not None:
-            for item in usable_pass.dropped:
+        if single_pass is not None:
+            for item in single_pass.dropped:
                 ledger.on_drop(item)
-            encoded = usable_pass.shards(encoder.tokenizer.special_roles["unknown"])
+            encoded = single_pass.shards(encoder.tokenizer.special_roles["unknown"])
         else:
             source_documents = text_format.documents_in(find_sources(paths, ledger), ledger)
             is_fast = workers in (None, 1) and encoder.is_fast and text_format.format != "tagged"
-            num_bytes = fingerprint.num_bytes
-            if is_fast and num_bytes <= PROGRESS_BYTES:
+            if is_fast and num_bytes <= MAX_IN_MEMORY_BYTES:
                 encoded = _encode_in_memory(source_documents, encoder, ledger, report)
             else:
                 encoded = _encode_in_shards(work, num_bytes, workers, source_documents, encoder, ledger, report)
@@ -187,7 +181,7 @@ def _build_arrays(
             optional = shards.optional_arrays(work / atomic.SHARDS_FOLDER)
             arrays = merge_shards(work, encoded, optional, encoder.tokenizer, ledger)
             report(ledger.position)
-            if ledger.fingerprint != fingerprint.content_digest:
+            if ledger.fingerprint != content_digest:
                 raise InputError("the text changed while it was being read", file=str(paths), hint="run again")
         except InputError:  # nothing of this can be resumed
             atomic.remove_work_folder(work)
@@ -196,7 +190,7 @@ def _build_arrays(
 
 
 def _identity(encoder: DocumentEncoder, text_format: TextFormat, fingerprint: SourceFingerprint) -> dict[str, Any]:
-    """Everything besides the text that determines the corpus."""
+    """Everything other than the text that determines the corpus."""
     tokenizer_segmenter = encoder.tokenizer.segmenter  # its words depend on the segmenter that is installed
     entities: dict[str, Any] = {"entities": encoder.entities.describe()} if encoder.entities else {}
     if text_format.format == "tagged":
@@ -243,7 +237,7 @@ def _encode_in_shards(
     ledger: Ledger,
     progress: Callable[[int], object],
 ) -> Iterator[EncodedShard]:
-    """All shards of text of `num_bytes` bytes; those of an interrupted attempt are reused."""
+    """All shards of a text of `num_bytes` bytes; those of an interrupted attempt are reused."""
 
     def runs_in_process(task: shards.ShardTask, seconds: float) -> bool:
         remaining = seconds * (num_bytes - task.position) / max(task.position, 1)
@@ -259,7 +253,7 @@ def _encode_in_shards(
 def _encode_in_memory(
     documents: Iterator[Document], encoder: DocumentEncoder, ledger: Ledger, progress: Callable[[int], object]
 ) -> Iterator[EncodedShard]:
-    """The shards of text that takes too little time to be worth resuming; nothing is written."""
-    for run in shards.document_runs(documents):
-        yield encoder.encode(run)
+    """The shards of a text that is encoded too fast to be worth resuming; nothing is written."""
+    for batch in shards.document_batches(documents):
+        yield encoder.encode(batch)
         progress(ledger.position)

@@ -1,4 +1,4 @@
-"""Shards: batches of documents of about the same size, encoded and written one by one; temporary files of `prepare`."""
+"""Shards: batches of documents of about the same size, encoded to temporary files of `prepare_corpus`."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from forebear.data.io.document import Document, batches_by_size
 from forebear.data.io.ledger import Ledger
 from forebear.errors import ForebearError
 
-SHARD_CHARACTERS = 1 << 20  # characters of text in a shard
+SHARD_CHARACTERS = 1 << 20
 ARRAYS = ("ids", "sentences", "sizes", "unknown", "documents", "before", "hashes", "continued")
 OPTIONAL_ARRAYS = ("words", "entities")  # arrays that only some text has
-CORRUPT_ERRORS = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)  # what reading a corrupt shard may raise
+CORRUPT_ERRORS = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)  # raised for a corrupt shard
 
 
 @dataclass(frozen=True)
 class ShardTask:
-    """A run of documents, their digest, the file of their arrays, and the position of the reader."""
+    """A batch of documents, their digest, the file for their arrays, and the position of the reader after them."""
 
     documents: list[Document]
     digest: str
@@ -46,7 +46,7 @@ class ShardTask:
 
 @dataclass(frozen=True)
 class ShardWriter:
-    """Encodes a shard and writes it atomically; returns the position of the reader."""
+    """Encodes a shard, writes it atomically and returns the position of the reader."""
 
     encoder: DocumentEncoder
 
@@ -64,26 +64,26 @@ class ShardWriter:
 def shard_tasks(
     documents: Iterator[Document], folder: Path, ledger: Ledger, on_skip: Callable[[int], object]
 ) -> Iterator[ShardTask]:
-    """Documents in runs of a fixed size; runs that are encoded already are skipped."""
+    """The tasks of shards that are not yet encoded; `on_skip` gets the reader's position for the others."""
     number = -1
-    for number, run in enumerate(document_runs(documents)):
+    for number, batch in enumerate(document_batches(documents)):
         digest = hashlib.blake2b(digest_size=16)  # of the texts, their boundaries and their locations
-        for document in run:
+        for document in batch:
             location = f"{document.part} {document.line} {document.file!r}"
-            header = f"{len(document.text)} {location} {document.words} {document.entities}\n"
+            header = f"{len(document.text)} {location} {document.word_ends} {document.entity_spans}\n"
             digest.update(header.encode(errors="surrogateescape"))
             digest.update(document.utf8)
-        task = ShardTask(run, digest.hexdigest(), folder / f"{number:08}.npz", ledger.position)
+        task = ShardTask(batch, digest.hexdigest(), folder / f"{number:08}.npz", ledger.position)
         if task.is_done():
             on_skip(task.position)
         else:
             yield task
-    for path in folder.glob("*.npz"):  # of an attempt on longer text
+    for path in folder.glob("*.npz"):  # left over from an earlier attempt on a longer text
         if int(path.stem) > number:
             path.unlink()
 
 
-def document_runs(documents: Iterator[Document]) -> Iterator[list[Document]]:
+def document_batches(documents: Iterator[Document]) -> Iterator[list[Document]]:
     return batches_by_size(documents, lambda document: len(document.text), SHARD_CHARACTERS)
 
 

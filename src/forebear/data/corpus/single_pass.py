@@ -1,4 +1,7 @@
-"""Text split at white space, encoded with provisional word numbers while the tokenizer is trained: it is read once."""
+"""Encoding in a single pass: whitespace-split words get provisional numbers while their tokenizer is trained.
+
+The id of a word depends on its frequency, which is known only at the end of the text.
+"""
 
 from __future__ import annotations
 
@@ -18,42 +21,42 @@ from forebear.data.sentences import SentenceMode
 from forebear.data.tokenizers.offsets import sum_by_index
 from forebear.data.tokenizers.tokenizer import EncodedBatch
 from forebear.data.tokenizers.vocabulary import WordCounts
-from forebear.data.tokenizers.word_level import WORD_GAPS
+from forebear.data.tokenizers.word_level import WORD_SEPARATORS
 
 
 class ProvisionalTokenizer:
-    """Replaces a tokenizer that is not trained yet: the id of a word is its number, in order of appearance."""
+    """Replaces a tokenizer that is not yet trained: the id of a word is its number, in order of first occurrence."""
 
     unk_id = segmenter = None
-    kind, is_fast = "words", True
+    kind, splits_on_whitespace_only = "words", True
 
     def __init__(self) -> None:
-        self.word_counts = WordCounts(" " + WORD_GAPS)
+        self.word_counts = WordCounts(" " + WORD_SEPARATORS)
 
     def encode_batch(self, texts: Sequence[str], ends: None = None, *, with_offsets: bool = False) -> EncodedBatch:
         assert ends is None
         assert not with_offsets
-        return _tokens(*self.word_counts.words.number_texts(texts))
+        return _single_token_batch(*self.word_counts.words.number_texts(texts))
 
     def encode_lines(self, data: bytes, ends: np.ndarray) -> EncodedBatch | None:
         numbered = self.word_counts.words.number_bytes(data, ends)
-        return None if numbered is None else _tokens(*numbered)
+        return None if numbered is None else _single_token_batch(*numbered)
 
 
-def _tokens(numbers: np.ndarray, ends: np.ndarray) -> EncodedBatch:
+def _single_token_batch(numbers: np.ndarray, ends: np.ndarray) -> EncodedBatch:
     return EncodedBatch(numbers, np.diff(ends, prepend=0).astype(np.int32), np.zeros(len(ends), np.int64))
 
 
 @dataclass
 class SinglePassText:
-    """A text that was read once: the arrays of its corpus, except for the ids of words."""
+    """The encoded shards of a text that is read once; word ids are added when the vocabulary is known."""
 
     text_format: TextFormat
     sentences: SentenceMode
-    max_bytes: int  # of text; the arrays are held in memory
+    max_bytes: int  # of the text, as its arrays are held in memory
     ledger: Ledger = field(default_factory=Ledger)
     dropped: list[dict[str, Any]] = field(default_factory=list)
-    ids: np.ndarray | None = None  # of each word by its number, once known; -1: out of vocabulary
+    ids: np.ndarray | None = None  # by word number, once the vocabulary is known; -1: out of vocabulary
     _tokenizer: ProvisionalTokenizer = field(default_factory=ProvisionalTokenizer)
     _shards: deque[EncodedShard] = field(default_factory=deque)  # without their ids
     _word_numbers: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))  # the word numbers of all shards
@@ -63,17 +66,17 @@ class SinglePassText:
         self.ledger.on_drop = self.dropped.append
 
     def record_texts(self, documents: Iterator[Document]) -> Iterator[str]:
-        """The texts of these documents, which are encoded as they pass; their reader enters them in its ledger."""
+        """Yield the texts of these documents and encode them; their reader records them in its ledger."""
         encoder = DocumentEncoder(self._tokenizer, self.sentences)  # pyright: ignore[reportArgumentType] - it has all that is used
-        for run in shards.document_runs(documents):
-            shard = encoder.encode(run)
+        for batch in shards.document_batches(documents):
+            shard = encoder.encode(batch)
             self.word_counts.count(shard.ids)
             start, self._num_words = self._num_words, self._num_words + len(shard.ids)
             if self._num_words > len(self._word_numbers):  # grows in place
                 self._word_numbers.resize(max(self._num_words, len(self._word_numbers) * 3 // 2), refcheck=False)
             self._word_numbers[start : self._num_words] = shard.ids
             self._shards.append(replace(shard, ids=shard.ids[:0].copy()))
-            yield from (part.text for part in run)
+            yield from (part.text for part in batch)
 
     @property
     def word_counts(self) -> WordCounts:
@@ -81,12 +84,12 @@ class SinglePassText:
         return self._tokenizer.word_counts
 
     def matches(self, content_digest: str, text_format: TextFormat, sentences: SentenceMode) -> bool:
-        """Whether this is the text of that fingerprint, read in this format, and its words have ids."""
+        """Whether this is the text with that digest, read in this format, and its words have ids."""
         is_same_format = self.ids is not None and (self.text_format, self.sentences) == (text_format, sentences)
         return is_same_format and self.ledger.fingerprint == content_digest
 
     def shards(self, unk_id: int) -> Iterator[EncodedShard]:
-        """The shards with the ids of words; this releases them."""
+        """Yield the shards with the ids of words, and release them."""
         assert self.ids is not None
         ids, word_bytes = np.where(self.ids < 0, unk_id, self.ids), self.word_counts.words.word_lengths()[1]
         end = 0

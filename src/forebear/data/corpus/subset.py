@@ -1,4 +1,4 @@
-"""Subsets of a corpus, and its split into training and held-out text."""
+"""Subsets of a corpus, and the split of a corpus into training and held-out text."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from forebear.errors import InputError
 if TYPE_CHECKING:
     from forebear.data.corpus.corpus import Corpus
 
-UNITS_PER_BLOCK = 1 << 20  # units summed at a time, so that a large corpus is never in memory as wide integers
+UNITS_PER_BLOCK = 1 << 20  # units summed at a time, so that no large array is converted to 64 bits as a whole
 
 
 @dataclass(frozen=True, eq=False)
 class Subset:
-    """A part of a corpus, in units: usually documents, each read from its beginning to its end.
+    """A part of a corpus in units, usually documents, each of consecutive sentences.
 
     `units` (n, 2) are the first sentence of each and the one after its last; no unit is empty.
     """
@@ -94,14 +94,14 @@ class Subset:
         sizes[0] -= skipped
         sizes[-1] -= int(ends[-1]) - end
         offset = int(starts[0])
-        is_contiguous = np.array_equal(starts[1:], starts[:-1] + sizes[:-1])  # no text lies between these units
+        is_contiguous = np.array_equal(starts[1:], starts[:-1] + sizes[:-1])  # no text between these units
         positions = slice(offset, offset + end - start) if is_contiguous else concat_ranges(starts, sizes)
         return self.corpus.ids[positions].astype(np.int32), sizes
 
     def first(self, size: int) -> Subset:
-        """The first units, of about `size` bytes in all and at least one sentence.
+        """The first units, with about `size` bytes in total and at least one sentence.
 
-        The last of them ends with the sentence that reaches `size`, so that this holds for a very long unit too.
+        The last unit ends with the sentence that reaches `size`, so that a very long unit is cut as well.
         """
         cumulative = np.cumsum(self.unit_bytes)
         num_whole = int(np.searchsorted(cumulative, size))  # units that fit completely
@@ -124,14 +124,14 @@ class CorpusSplit:
 
 
 def held_out_mask(hashes: np.ndarray, fraction: float) -> np.ndarray:
-    """Which of the documents with these content hashes are held out."""
+    """Whether each of the documents with these content hashes is held out."""
     return hashes < np.uint64(int(fraction * 2**64))
 
 
 def split_by_position(corpus: Corpus, fraction: float) -> CorpusSplit:
-    """Holds out the end of the text, from the start of a sentence, perhaps within a document.
+    """Hold out the end of the text, from the start of a sentence, perhaps inside a document.
 
-    `fraction` is a fraction of bytes, so that the boundary does not depend on the tokenizer.
+    `fraction` is of the bytes, so that the boundary does not depend on the tokenizer.
     """
     num_sentences = len(corpus.sizes)
     if num_sentences < 2:
@@ -152,7 +152,7 @@ def document_bounds(corpus: Corpus) -> np.ndarray:
 
 
 def concat_ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """start, start + 1, … of each range, `sizes` numbers each, one range after the other."""
+    """The numbers of all ranges, concatenated: `sizes` numbers from each of `starts`."""
     return np.arange(int(sizes.sum())) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
 
 
@@ -169,7 +169,7 @@ def _sum_units(values: np.ndarray, units: np.ndarray) -> np.ndarray:
 
 
 def _sentences_within(sizes: np.ndarray, num_bytes: int) -> int:
-    """The number of sentences, from the first, that have so many bytes together; at least one."""
+    """The number of first sentences whose bytes together reach `num_bytes`; at least one."""
     total = 0
     for start in range(0, len(sizes), UNITS_PER_BLOCK):
         cumulative = total + np.cumsum(sizes[start : start + UNITS_PER_BLOCK], dtype=np.int64)

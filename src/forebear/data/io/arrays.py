@@ -1,4 +1,4 @@
-"""Arrays on disk (.npy, .safetensors): streamed to files, memory-mapped on reading; release of mapped pages."""
+"""Arrays on disk (.npy, .safetensors): written as a stream, read memory-mapped; release of mapped pages."""
 
 from __future__ import annotations
 
@@ -19,16 +19,14 @@ from forebear.errors import InputError
 
 SUFFIXES = (".npy", ".safetensors")
 TENSOR_NAME = "vectors"  # of the only tensor in a .safetensors file
-VECTORS_HEADER_BYTES = (
-    4096  # bytes of the header of a .safetensors file of vectors: enough for any shape and its metadata
-)
+VECTORS_HEADER_BYTES = 4096  # of a .safetensors file of vectors: enough for any shape and metadata
 VECTOR_DTYPE = np.dtype("<f4")
 
 
 def write_vectors(
     file: str | os.PathLike[str], batches: Iterable[np.ndarray], metadata: Mapping[str, str] | None = None
 ) -> tuple[int, int]:
-    """Writes (n, D) arrays one below the other, atomically; returns (rows, D).
+    """Write batches of (n, D) vectors to one file, atomically; return (rows, D).
 
     The number of rows need not be known in advance: the header is rewritten at the end. Only .safetensors has
     `metadata`.
@@ -51,7 +49,7 @@ def write_vectors(
 
 
 def read_vectors(file: str | os.PathLike[str]) -> np.ndarray:
-    """(n, D) the vectors of a file, memory-mapped."""
+    """(n, D) vectors of a file, memory-mapped."""
     target = Path(file)
     if target.suffix not in SUFFIXES:
         hint = "make one with: forebear embed RUN --in FILE --out vectors.npy"
@@ -75,7 +73,7 @@ def read_vectors(file: str | os.PathLike[str]) -> np.ndarray:
     return vectors
 
 
-# --- safetensors: the library reads and writes tensors in memory, these map and stream them ---
+# --- safetensors: the library reads and writes tensors in memory; these functions map and stream them ---
 
 SAFETENSORS_DTYPES = {
     "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "I64": "<i8", "I32": "<i4",
@@ -100,7 +98,7 @@ def safetensors_header(
 
 
 def read_safetensors_header(file: Path) -> tuple[dict[str, Any], int]:
-    """The header, and where the data start; ValueError if the file has no header."""
+    """The header, and the offset of the data; raise ValueError if the file has no header."""
     with open(file, "rb") as stream:
         size = int.from_bytes(stream.read(8), "little")
         if not 2 <= size <= min(MAX_HEADER_BYTES, file.stat().st_size - 8) or stream.read(1) != b"{":
@@ -109,7 +107,7 @@ def read_safetensors_header(file: Path) -> tuple[dict[str, Any], int]:
 
 
 def map_tensor(file: Path, entry: Any, data_start: int) -> np.ndarray:
-    """The memory-mapped tensor of an entry of the header; ValueError, KeyError or TypeError if the entry is invalid."""
+    """The memory-mapped tensor of a header entry; raise ValueError, KeyError or TypeError if the entry is invalid."""
     dtype, shape = np.dtype(SAFETENSORS_DTYPES[entry["dtype"]]), tuple(entry["shape"])
     begin, end = entry["data_offsets"]
     if end - begin != math.prod(shape) * dtype.itemsize or min((begin, *shape)) < 0:
@@ -120,7 +118,7 @@ def map_tensor(file: Path, entry: Any, data_start: int) -> np.ndarray:
 
 
 def map_safetensors(file: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
-    """The metadata, and all tensors memory-mapped; ValueError if the file is not exactly a header and its tensors."""
+    """The metadata, and all tensors memory-mapped; raise ValueError unless the file is exactly header and tensors."""
     header, data_start = read_safetensors_header(file)
     metadata = header.pop("__metadata__", {})
     bounds = sorted(entry["data_offsets"] for entry in header.values())
@@ -130,7 +128,7 @@ def map_safetensors(file: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
 
 
 class NpyAppender:
-    """An .npy file to which rows are appended; the header gets its length at the end."""
+    """An .npy file to which rows are appended; its length is written to the header at the end."""
 
     def __init__(self, path: Path, dtype: np.dtype | type) -> None:
         self.dtype, self.length, self.digest = np.dtype(dtype), 0, hashlib.sha256()
@@ -144,7 +142,7 @@ class NpyAppender:
         self.length += len(rows)
 
     def finish(self) -> dict[str, Any]:
-        """Writes the length into the header and syncs; returns the type, shape and digest of the array."""
+        """Write the length into the header and sync the file; return the type, shape and digest of the array."""
         self.file.seek(0)
         self.file.write(_npy_header(self.dtype, (self.length,)))
         sync_file(self.file)
@@ -156,7 +154,7 @@ class NpyAppender:
 
 
 def _npy_header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
-    """The header in version 1.0 of NumPy's format, which NumPy pads so that one of more rows has the same size."""
+    """The header in version 1.0 of NumPy's format, padded so that its size does not depend on the number of rows."""
     buffer = io.BytesIO()
     fields = {"descr": dtype.str, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(buffer, fields)
@@ -171,9 +169,9 @@ def _memmap_of(array: Any) -> np.memmap | None:
 
 
 def release_pages(*arrays: np.ndarray) -> None:
-    """Releases the memory of what was read or written of memory-mapped arrays.
+    """Release the memory of pages of memory-mapped arrays that were read or written.
 
-    The system would reclaim it when memory is short, but until then it counts as used by this process.
+    The system would reclaim it when memory is short; until then it counts as used by this process.
     """
     for array in arrays:
         if (file := _memmap_of(array)) is not None:

@@ -1,4 +1,4 @@
-"""Atomic writes, disk errors, the cache, and locked work folders that survive an interruption."""
+"""Atomic writes of files and folders, disk errors, the cache folder, and locked work folders that can be resumed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 def new_folder(target: Path, *, may_exist: bool = False) -> Iterator[Path]:
     """A temporary folder that becomes `target`, which is empty or missing, when the block succeeds; else removed.
 
-    With `may_exist`, several processes may make the same folder: that of the fastest is kept.
+    With `may_exist`, several processes may create the same folder: the first one that finishes wins.
     """
     temp_path = target.with_name(f".{target.name}.{os.getpid()}.tmp" if may_exist else f".{target.name}.tmp")
     shutil.rmtree(temp_path, ignore_errors=True)
@@ -56,26 +56,26 @@ def new_folder(target: Path, *, may_exist: bool = False) -> Iterator[Path]:
 
 
 def share_permissions(path: str | os.PathLike[str]) -> None:
-    """Gives a file that another library made readable for its owner only the permissions of ordinary new files."""
+    """Set the permissions of ordinary new files, for a file that a library created for its owner only."""
     mask = os.umask(0)
     os.umask(mask)
     os.chmod(path, 0o666 & ~mask)
 
 
 def write_json(path: str | os.PathLike[str], metadata: dict[str, Any]) -> None:
-    """Writes a JSON object atomically."""
+    """Write a JSON object atomically."""
     with atomic_write(path) as file:
         file.write(json.dumps(metadata, indent=1, allow_nan=False).encode() + b"\n")
 
 
 def sync_file(file: IO[Any]) -> None:
-    """Makes what was written so far survive a power failure."""
+    """Sync a file to disk, so that it survives a power failure."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def sync_folder(folder: str | os.PathLike[str]) -> None:
-    """Makes the names in a folder survive a power failure."""
+    """Sync the names in a folder to disk, so that they survive a power failure."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -85,7 +85,7 @@ def sync_folder(folder: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def explain_disk_errors(target: str | os.PathLike[str]) -> Iterator[None]:
-    """Turns a disk error into a message with a hint."""
+    """Turn a disk error into a message with a hint."""
     try:
         yield
     except OSError as error:
@@ -121,7 +121,7 @@ def lock_work_folder(target: Path) -> Iterator[Path]:
     """The work folder of `target`, locked for this process; the system releases the lock if the process is killed."""
     work = _work_folder(target)
     while (handle := _lock_folder(work, fcntl.LOCK_EX)) is None:
-        pass  # its last holder finished and removed it while we waited
+        pass  # its previous owner finished and removed it while we waited
     try:
         yield work
     finally:
@@ -131,11 +131,11 @@ def lock_work_folder(target: Path) -> Iterator[Path]:
 
 
 def remove_stale_work(target: Path) -> None:
-    """Removes the work folder of a finished result whose process was killed before it could do so."""
+    """Remove the work folder of a finished result whose process was killed before it could do so."""
     work = _work_folder(target)
     if stored_key(work, PLAN_FILE) is None:
         return
-    with contextlib.suppress(OSError):  # another process works there, or it is read-only: no matter
+    with contextlib.suppress(OSError):  # another process works in it, or it is read-only: it may stay
         handle = _lock_folder(work, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if handle is not None:
             with contextlib.suppress(OSError):
@@ -166,10 +166,10 @@ def _lock_folder(work: Path, mode: int) -> int | None:
 
 
 def begin_work(work: Path, key: str) -> None:
-    """Keeps the shards of an earlier attempt at the same result (the same key) and removes those of any other."""
+    """Keep the shards of an earlier attempt with the same key; remove those of any other."""
     known_key = stored_key(work, PLAN_FILE)
-    foreign = [item.name for item in work.iterdir() if not item.name.startswith(f".{PLAN_FILE}.")]
-    if known_key is None and foreign:
+    has_other_files = any(not item.name.startswith(f".{PLAN_FILE}.") for item in work.iterdir())
+    if known_key is None and has_other_files:
         raise InputError("is in the way: forebear would work in it", file=work, hint="move it, or choose another --to")
     if known_key != key:
         clear_folder(work)
@@ -180,14 +180,14 @@ def begin_work(work: Path, key: str) -> None:
 
 
 def remove_work_folder(work: Path) -> None:
-    """Removes a work folder, its plan last: a folder without a plan is not ours to remove."""
+    """Remove a work folder, its plan last: a folder without a plan is never removed."""
     clear_folder(work)
     (work / PLAN_FILE).unlink(missing_ok=True)
     work.rmdir()
 
 
 def clear_folder(work: Path) -> None:
-    """Removes everything in a work folder but its plan."""
+    """Remove everything in a work folder except its plan."""
     for item in work.iterdir():
         if item.name != PLAN_FILE:
             shutil.rmtree(item) if item.is_dir() and not item.is_symlink() else item.unlink()

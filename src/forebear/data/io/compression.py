@@ -1,4 +1,4 @@
-"""Compressed files (gzip, zstd): detection, reading and writing; a stream that can look ahead."""
+"""Compressed files (gzip, zstd): detection, reading and writing; a stream whose next bytes can be inspected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from forebear.data.io.sources import BLOCK_BYTES, ProgressFn, SourceFile, explai
 from forebear.errors import InputError
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # after a byte 0x50 to 0x5f: a zstd frame of metadata before the first of text
+ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # after a byte 0x50 to 0x5f: start of a zstd frame that holds only metadata
 ZSTD_WINDOW = 1 << 31  # bytes of zstd's largest window, as `zstd --long=31` writes
 ZSTD_CHUNK = 1 << 10  # compressed bytes fed at a time: each may decompress to thousands of times its size
 
@@ -31,7 +31,10 @@ def _has_compressed_magic(magic: bytes) -> bool:
 
 
 def decompressed_stream(file: Any, magic: bytes) -> Any:
-    """The file, whose first four bytes are `magic`, or a stream of what it holds if it is gzip or zstd."""
+    """A stream of the decompressed bytes of a gzip or zstd file; the file itself if it is not compressed.
+
+    `magic` are its first four bytes.
+    """
     if magic.startswith(GZIP):
         return gzip.GzipFile(fileobj=file, mode="rb")
     return _ZstdStream(file) if _has_compressed_magic(magic) else file
@@ -41,19 +44,19 @@ class _ZstdStream:
     """The decompressed bytes of all frames of a zstd file."""
 
     def __init__(self, file: Any) -> None:
-        self._pieces, self._lookahead = _decompress_frames(file), b""
+        self._chunks, self._buffer = _decompress_frames(file), b""
 
     def read(self, size: int) -> bytes:
-        """`size` bytes, fewer at the end."""
-        data = bytearray(self._lookahead)
-        while len(data) < size and (piece := next(self._pieces, b"")):
-            data += piece
-        self._lookahead = bytes(data[size:])
+        """The next `size` bytes, fewer at the end."""
+        data = bytearray(self._buffer)
+        while len(data) < size and (chunk := next(self._chunks, b"")):
+            data += chunk
+        self._buffer = bytes(data[size:])
         return bytes(data[:size])
 
 
 def _decompress_frames(file: Any) -> Iterator[bytes]:
-    """All frames; raises EOFError if the last one is truncated (the library's own reader ends without an error)."""
+    """The data of all frames; raise EOFError if the last one is truncated, which the library would ignore."""
     import zstandard
 
     frame, is_open = None, False
@@ -94,20 +97,21 @@ def compressed_writer(file: IO[bytes], name: str) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def atomic_compressed_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A file that gets its name only if the block succeeds; compressed if the name ends in .gz or .zst."""
+    """A file that is written atomically, and compressed if its name ends in .gz or .zst."""
     with atomic_write(path) as file, compressed_writer(file, Path(path).name) as stream:
         yield stream
 
 
 LOOKAHEAD = 1 << 22  # bytes of `peek` and of a block
 GZIP_RATIO = 4  # typical compression ratio
+MAX_COMPRESSION_RATIO = 20  # assumed maximum ratio of the sizes of a text and its compressed file
 CORRUPT_FILE_HINT = "it was cut short or damaged: fetch or write it again"
 
 
 class PeekableStream:
-    """The decompressed bytes of a file; what `peek` returned is read again by `read`.
+    """The decompressed bytes of a file; `read` returns the bytes that `peek` has returned again.
 
-    `progress` is called with the bytes of the file that are read, and its size.
+    `progress` is called with the number of bytes read from the file, and its size.
     """
 
     def __init__(self, path: str | os.PathLike[str], progress: ProgressFn | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The ledger of all text: what each stage took in, gave out and dropped, with location and reason; it must balance."""
+"""The ledger of all text: the input, output and drops of each stage, with location and reason; it must balance."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from typing import Any
 
 from forebear.errors import ForebearError
 
-STAGES = ("read", "clean", "write", "sentences", "tokens")  # the order of the stages, whichever is entered first
+STAGES = ("read", "clean", "write", "sentences", "tokens")  # in the order of processing
 LEDGER_UNITS = ("documents", "sentences", "characters", "bytes", "tokens")
-MAX_EXAMPLES = (
-    20  # items of one reason kept in the ledger itself; the counts are always exact, `on_drop` sees every item
-)
+MAX_EXAMPLES = 20  # items listed for a reason; counts are always exact, and `on_drop` gets every item
 
 
 class LedgerError(ForebearError):
-    """The ledger does not balance: text was lost or invented. Always a defect of the program, never of the input."""
+    """The ledger does not balance: text was lost or added. Always a bug of the program, never a fault of the input."""
 
 
 def utf8_size(text: str) -> int:
@@ -30,7 +28,7 @@ def utf8_size(text: str) -> int:
 
 @dataclass
 class LedgerStage:
-    """One step: it gives out or drops every unit it takes in, and may give out new ones (sentences, tokens)."""
+    """One step: it outputs or drops every unit of its input, and may output new ones (sentences, tokens)."""
 
     inputs: Counter[str] = field(default_factory=Counter)
     outputs: Counter[str] = field(default_factory=Counter)
@@ -45,7 +43,7 @@ class LedgerStage:
 
 @dataclass
 class LedgerItems:
-    """Items with one reason: their number, and the first few of them."""
+    """Items with the same reason: their number, and the first few of them."""
 
     count: int = 0
     examples: list[dict[str, Any]] = field(default_factory=list)
@@ -61,7 +59,7 @@ class LedgerItems:
 
 
 class Ledger:
-    """Stages in order, the files that were read, repaired bytes and skipped files."""
+    """The stages, the files that were read, dropped items, repaired bytes and skipped files."""
 
     def __init__(self, on_drop: Callable[[dict[str, Any]], object] | None = None) -> None:
         self.stages: dict[str, LedgerStage] = {}
@@ -86,9 +84,9 @@ class Ledger:
         if self.on_drop:
             self.on_drop(item)
 
-    def add_structure(self, reason: str, text: str, kept: str = "", stage: str = "read") -> None:
-        """Enters what of `text` is not `kept` in a document, as it belongs to the file format: blank lines, tags."""
-        self.add_structure_count(reason, len(text) - len(kept), utf8_size(text) - utf8_size(kept), stage)
+    def add_structure(self, reason: str, text: str, retained: str = "", stage: str = "read") -> None:
+        """Record the difference of `text` and `retained`, which belongs to the file format: blank lines, tags."""
+        self.add_structure_count(reason, len(text) - len(retained), utf8_size(text) - utf8_size(retained), stage)
 
     def add_structure_count(self, reason: str, characters: int, bytes: int, stage: str = "read") -> None:  # noqa: A002
         if characters or bytes:
@@ -96,14 +94,14 @@ class Ledger:
             entry.add_in(**units)
             entry.dropped.setdefault(reason, Counter()).update(units)
 
-    def repair(self, file: str, byte: int, count: int, action: str) -> None:
-        """Enters undecodable bytes with their offset."""
+    def record_repair(self, file: str, byte: int, count: int, action: str) -> None:
+        """Record undecodable bytes with their offset."""
         item = {"file": file, "byte": byte, "bytes": count}
         self.repaired.setdefault(action, LedgerItems()).add(item, count)
         if self.on_drop:
             self.on_drop({"stage": "read", "reason": f"bad bytes {action}", **item})
 
-    def quarantine(self, file: str, reason: str) -> None:
+    def record_skipped_file(self, file: str, reason: str) -> None:
         self.skipped_files.setdefault(reason, LedgerItems()).add({"file": file})
 
     def add_source(self, num_bytes: int, num_decompressed: int, digest: bytes) -> None:
@@ -112,11 +110,11 @@ class Ledger:
 
     @property
     def fingerprint(self) -> str:
-        """The digest of everything read; equal to `sources_digest` unless a file changed while it was read."""
+        """The digest of all files read; equal to `sources_digest` unless a file changed while it was read."""
         return self._digest.hexdigest()
 
     def merge(self, other: Ledger) -> None:
-        """Adds the entries of another ledger, such as a worker's."""
+        """Add the entries of another ledger, such as a worker's."""
         for name, other_stage in other.stages.items():
             stage = self.stage(name)
             stage.inputs.update(other_stage.inputs)
@@ -129,16 +127,16 @@ class Ledger:
         self.files.update(other.files)
 
     def verify(self) -> None:
-        """Raises LedgerError unless every stage balances and gives out exactly what the next one takes in."""
+        """Raise LedgerError unless every stage balances and its output is exactly the input of the next one."""
         for name, stage in self.stages.items():
-            for unit, taken in stage.inputs.items():
-                if missing := taken - stage.outputs[unit] - sum(counts[unit] for counts in stage.dropped.values()):
-                    raise LedgerError(f"the ledger does not add up: {name} lost {missing:,} of {taken:,} {unit}")
+            for unit, count in stage.inputs.items():
+                if missing := count - stage.outputs[unit] - sum(counts[unit] for counts in stage.dropped.values()):
+                    raise LedgerError(f"the ledger does not add up: {name} lost {missing:,} of {count:,} {unit}")
         for previous, next_stage in pairwise(self.stages):
-            outputs, taken = self.stages[previous].outputs, self.stages[next_stage].inputs
-            for unit in outputs.keys() & taken.keys():
-                if outputs[unit] != taken[unit]:
-                    difference = f"{previous} gave {outputs[unit]:,} {unit}, {next_stage} took {taken[unit]:,}"
+            outputs, inputs = self.stages[previous].outputs, self.stages[next_stage].inputs
+            for unit in outputs.keys() & inputs.keys():
+                if outputs[unit] != inputs[unit]:
+                    difference = f"{previous} gave {outputs[unit]:,} {unit}, {next_stage} took {inputs[unit]:,}"
                     raise LedgerError(f"the ledger does not add up: {difference}")
 
     def rows(self) -> Iterator[tuple[str, str, Counter[str]]]:
@@ -173,11 +171,8 @@ class Ledger:
         ledger = cls()
         ledger.files.update(fields["files"])
         for name, counts in fields["stages"].items():
-            ledger.stages[name] = LedgerStage(
-                Counter(counts["taken"]),
-                Counter(counts["given"]),
-                {reason: Counter(counts) for reason, counts in counts["dropped"].items()},
-            )
+            dropped = {reason: Counter(units) for reason, units in counts["dropped"].items()}
+            ledger.stages[name] = LedgerStage(Counter(counts["taken"]), Counter(counts["given"]), dropped)
         for key, items in ledger._items().items():
             items.update({reason: LedgerItems(**stored) for reason, stored in fields[key].items()})
         return ledger

@@ -1,4 +1,4 @@
-"""Child processes: fresh interpreters with this one's search path for modules, but without the working folder.
+"""Commands and environment of child processes: fresh interpreters that import nothing from the working folder.
 
 Python puts the working folder first on the search path of a program given by `-c` or `-m`. A file `json.py` next to the
 text would then run instead of the standard library's module.
@@ -14,10 +14,10 @@ PACKAGE_PARENT = Path(__file__).resolve().parents[3]  # the folder that holds th
 
 
 def python_command(program: str, *arguments: object) -> list[str]:
-    """The command that runs `program` (whose imports are absolute) in a fresh interpreter."""
+    """The command that runs the Python code `program` in a fresh interpreter."""
     path, package = _search_path(), str(PACKAGE_PARENT)
-    # What PYTHONPATH cannot hold, and the folder of this package if it is the working folder, come last: after the
-    # standard library and installed packages, so that they replace none of them.
+    # Entries that PYTHONPATH cannot hold, and the folder of this package if it is the working folder, come last: they
+    # replace no module of the standard library or of installed packages.
     appended_paths = [entry for entry in path if os.pathsep in entry]
     if package not in map(os.path.realpath, path):
         appended_paths.append(package)
@@ -27,7 +27,7 @@ def python_command(program: str, *arguments: object) -> list[str]:
 
 
 def child_environment(**changes: str) -> dict[str, str]:
-    """This process's environment, with the search path of modules and `changes`."""
+    """The environment of this process, with its module search path and with `changes`."""
     search_path = os.pathsep.join(path for path in _search_path() if os.pathsep not in path)
     return {**os.environ, "PYTHONPATH": search_path, "PYTHONSAFEPATH": "1", **changes}
 

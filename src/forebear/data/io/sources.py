@@ -1,4 +1,4 @@
-"""Source files: found in files, folders, globs, pipes and standard input, each once and in a fixed order."""
+"""Source files: from paths of files, folders, globs, pipes and standard input, each once and in a fixed order."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ PathLike = str | os.PathLike[str]
 
 STDIN = ("-", "/dev/stdin")
 BLOCK_BYTES = 1 << 20  # bytes read at a time
-LEDGER_SUFFIX = ".ledger.json"  # of the ledger next to cleaned text
+LEDGER_SUFFIX = ".ledger.json"  # of the ledger that is written with cleaned text
 
-Paths = Iterable[str | os.PathLike[str]] | str | os.PathLike[str]
-ProgressFn = Callable[[int, int], object]  # called with what is done so far, and the total; both in the same unit
+Paths = Iterable[PathLike] | PathLike
+ProgressFn = Callable[[int, int], object]  # called with the amount done so far and the total, in the same unit
 
 # Files that are certainly not text; every other file of a folder is read, which fails if it is not text either.
 BINARY_SUFFIXES = frozenset(
@@ -37,7 +37,7 @@ BINARY_SUFFIXES = frozenset(
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file to read, and its name in messages."""
+    """A file to read, and its name in messages."""
 
     path: str
     name: str
@@ -51,7 +51,7 @@ class SourceFile:
 
 @contextmanager
 def explain_file_errors(name: str) -> Iterator[None]:
-    """Turns a system error into a message with the file's name."""
+    """Turn a system error into a message with the file's name."""
     try:
         yield
     except FileNotFoundError as error:
@@ -63,7 +63,7 @@ def explain_file_errors(name: str) -> Iterator[None]:
 
 
 def find_sources(paths: Paths, ledger: Ledger | None = None) -> Iterator[SourceFile]:
-    """The files of `paths` in a fixed order; other files of folders are entered in the ledger."""
+    """The files of `paths` in a fixed order; skipped files of folders are recorded in the ledger."""
     expanded: list[str] = []
     for path in [paths] if isinstance(paths, str | os.PathLike) else paths:
         pattern = os.fspath(path)
@@ -90,7 +90,7 @@ def find_sources(paths: Paths, ledger: Ledger | None = None) -> Iterator[SourceF
 class _FileWalk:
     """A walk through files and folders in the order of their names, each once, even if links form a loop.
 
-    Files are remembered only if there are several paths: one folder has each file once, and may have millions.
+    Files are remembered only if there are several paths: a single folder has each file once, and may have millions.
     """
 
     def __init__(self, ledger: Ledger, *, has_several_paths: bool) -> None:
@@ -117,31 +117,31 @@ class _FileWalk:
                 yield from self._file(path, is_named=is_named)
 
     def _file(self, path: str, *, is_named: bool) -> Iterator[SourceFile]:
-        """The file as a source, unless there is a reason to skip it; a file that is named by the user is read."""
-        if os.path.isdir(path):  # a folder that is not entered
+        """Yield the file as a source, unless it is skipped; a file that the user named is never skipped."""
+        if os.path.isdir(path):  # hidden, or already read
             if _is_hidden(path) and not is_named:
-                self.ledger.quarantine(path, "hidden folder")
+                self.ledger.record_skipped_file(path, "hidden folder")
             return
         if not is_named and (reason := _skip_reason(path)):
-            self.ledger.quarantine(path, reason)
+            self.ledger.record_skipped_file(path, reason)
             return
         with explain_file_errors(path):
             is_regular = stat.S_ISREG(os.stat(path).st_mode)
         if not is_regular and not is_named:
-            self.ledger.quarantine(path, "not a regular file")
+            self.ledger.record_skipped_file(path, "not a regular file")
         elif not self.has_several_paths or self._is_new(_identity(path), path):
             yield SourceFile(path if is_regular else _spool(path), path)  # a named pipe, or the shell's <(command)
 
     def _is_new(self, identity: object, path: str) -> bool:
         if identity in self.seen:
-            self.ledger.quarantine(path, "named twice, or a link back to a folder already read")
+            self.ledger.record_skipped_file(path, "named twice, or a link back to a folder already read")
             return False
         self.seen.add(identity)
         return True
 
 
 def _identity(path: str) -> object:
-    """Equal for two names of one file; hard links count as different files."""
+    """A key that is equal for two names of one file; hard links count as different files."""
     with explain_file_errors(path):
         status = os.stat(path)
     has_one_name = stat.S_ISDIR(status.st_mode) or status.st_nlink == 1
@@ -153,7 +153,7 @@ def _is_hidden(path: str) -> bool:
 
 
 def _skip_reason(path: str) -> str:
-    """Why a file of a folder is not read, or ""."""
+    """The reason to skip a file of a folder; "" if it is read."""
     if os.path.islink(path) and not os.path.exists(path):
         return "link that leads nowhere"
     if _is_hidden(path):
@@ -164,20 +164,20 @@ def _skip_reason(path: str) -> str:
 
 
 @cache
-def _spool(stream: str | int) -> str:
-    """A temporary file with the content of a stream: text is read several times (fingerprint, tokenizer, corpus)."""
+def _spool(path_or_fd: str | int) -> str:
+    """A temporary file with the content of a pipe: text is read several times (fingerprint, tokenizer, corpus)."""
     import atexit
 
     with tempfile.NamedTemporaryFile(prefix="forebear-stdin-", delete=False) as file:
         atexit.register(lambda: Path(file.name).unlink(missing_ok=True))
-        with explain_file_errors(file.name), open(stream, "rb", closefd=isinstance(stream, str)) as pipe:
+        with explain_file_errors(file.name), open(path_or_fd, "rb", closefd=isinstance(path_or_fd, str)) as pipe:
             while block := pipe.read(BLOCK_BYTES):
                 file.write(block)
     return file.name
 
 
 def sources_digest(sources: Iterable[SourceFile]) -> str:
-    """One digest of the contents of all files in order; their names do not matter."""
+    """One digest of the contents of all files in order, independent of their names."""
     digest = hashlib.sha256()
     for source in sources:
         with explain_file_errors(source.name), open(source.path, "rb") as file:

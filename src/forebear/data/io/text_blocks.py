@@ -21,14 +21,14 @@ OnBadBytes = Literal["fail", "replace", "skip"]
 
 @dataclass
 class TextBlocks:
-    """The decoded text of one file in bounded blocks; enters bytes and repairs in the ledger."""
+    """The decoded text of one file in bounded blocks; bytes and repairs are recorded in the ledger."""
 
     source: SourceFile
     encoding: str
     on_bad_bytes: OnBadBytes
     ledger: Ledger
-    compressed_bytes: int = 0  # bytes of the file itself, so far
-    decompressed_bytes: int = 0  # bytes after decompression, so far
+    file_bytes: int = 0  # bytes read from the file so far
+    decompressed_bytes: int = 0  # the same after decompression
 
     def __iter__(self) -> Iterator[str]:
         decoder, digest = _decoder(self.encoding), hashlib.sha256()
@@ -45,7 +45,7 @@ class TextBlocks:
                 # A carriage return at the end may be half of a line ending: wait for the next block.
                 held_back = "\r" if text.endswith("\r") else ""
                 text = text[: len(text) - len(held_back)]
-                if "\r" in text and "\r\n" in text:  # searching for one character is much faster than for two
+                if "\r" in text and "\r\n" in text:  # a search for one character is much faster than for two
                     normalized = text.replace("\r\n", "\n")
                     self.ledger.add_structure("carriage returns", "\r" * (len(text) - len(normalized)))
                     text = normalized
@@ -53,7 +53,7 @@ class TextBlocks:
                     yield text
         if rest := held_back + self._decode(decoder, b"", final=True):
             yield rest
-        self.ledger.add_source(self.compressed_bytes, self.decompressed_bytes, digest.digest())
+        self.ledger.add_source(self.file_bytes, self.decompressed_bytes, digest.digest())
 
     def _decompress(self, stream: Any) -> Iterator[bytes]:
         try:
@@ -63,20 +63,20 @@ class TextBlocks:
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             message = f"the compressed file is damaged or cut short ({error})"
             hint = "fetch or compress it again; what was read of it is not used"
-            raise InputError(message, file=self.source.name, byte=self.compressed_bytes, hint=hint) from error
+            raise InputError(message, file=self.source.name, byte=self.file_bytes, hint=hint) from error
 
     def _decode(self, decoder: codecs.IncrementalDecoder, block: bytes, *, final: bool) -> str:
         previous, _DECODING.blocks = getattr(_DECODING, "blocks", None), self
         try:
             return decoder.decode(block, final)
-        except UnicodeError as error:  # of the encoding as such, such as UTF-16 without a byte order mark
+        except UnicodeError as error:  # of the whole text, such as UTF-16 without a byte order mark
             hint = "name the right --encoding (utf-16-le, utf-16-be, gb18030, …)"
             raise InputError(f"cannot be read as {self.encoding}: {error}", file=self.source.name, hint=hint) from error
         finally:
             _DECODING.blocks = previous
 
     def repair(self, error: UnicodeDecodeError) -> tuple[str, int]:
-        """Called by the codec at each undecodable byte."""
+        """Handle undecodable bytes as `on_bad_bytes` says; called by the codec."""
         offset = self.decompressed_bytes - len(error.object) + error.start
         bad_bytes = error.object[error.start : error.end]
         if self.on_bad_bytes == "fail":
@@ -85,12 +85,12 @@ class TextBlocks:
             raise InputError(message, file=self.source.name, byte=offset, hint=hint)
         action, replacement = ("replaced", "�") if self.on_bad_bytes == "replace" else ("skipped", "")
         self.ledger.add_structure_count(f"bad bytes {action}", 0, len(bad_bytes) - len(replacement.encode()))
-        self.ledger.repair(self.source.name, offset, len(bad_bytes), action)
+        self.ledger.record_repair(self.source.name, offset, len(bad_bytes), action)
         return replacement, error.end
 
 
 class _CountingFile:
-    """A binary file that counts and digests what is read."""
+    """A binary file that counts the bytes read and updates their digest."""
 
     def __init__(self, file: IO[bytes], blocks: TextBlocks, digest: hashlib._Hash) -> None:
         self.file, self.blocks, self.digest = file, blocks, digest
@@ -98,13 +98,13 @@ class _CountingFile:
     def read(self, size: int = -1) -> bytes:
         block = self.file.read(size)
         self.digest.update(block)
-        self.blocks.compressed_bytes += len(block)
+        self.blocks.file_bytes += len(block)
         self.blocks.ledger.position += len(block)
         return block
 
 
-_DECODING = threading.local()  # the text that is being decoded: error handlers of codecs are not told
-_HANDLER = "forebear.mend"
+_DECODING = threading.local()  # the current TextBlocks: codec error handlers get no context
+_HANDLER = "forebear.repair"
 
 
 def _repair_bad_bytes(error: UnicodeError) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""Read documents from text files: plain text, JSONL, CSV and TSV, and tagged words."""
+"""Readers of documents from text files: plain text, JSONL, CSV and TSV, and words with tags (word/tag)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 from forebear.data.entities import ENTITY_TAGS, EntityCollector
 from forebear.data.io.document import (
-    SPLIT_AFTER,
+    SPLIT_SEPARATORS,
     Document,
     document_parts,
     is_too_long,
@@ -30,7 +30,7 @@ LATIN = re.compile("[A-Za-z0-9]")
 
 
 def numbered_lines(blocks: TextBlocks) -> Iterator[tuple[int, str, str]]:
-    """(number, line, its end: a newline or nothing). Lines longer than a block are joined in linear time."""
+    """(number, line, line end: a newline or nothing). Lines longer than a block are joined in linear time."""
     pieces: list[str] = []
     number = 0
     for block in blocks:
@@ -55,19 +55,20 @@ def read_jsonl(blocks: TextBlocks, field: str) -> Iterator[Document]:
         record = parse_json_line(line, name, number)
         text = record_text(record, field, name, number, hint="name the text's field with --field")
         if SURROGATES.search(text):
-            # Lone surrogates from JSON escapes, which UTF-8 cannot hold, are bad bytes.
+            # Lone surrogates from JSON escapes cannot be encoded in UTF-8: they are treated as bad bytes.
             if blocks.on_bad_bytes == "fail":
                 hint = "mend the record, or choose --on-bad-bytes replace or skip"
                 message = "an escape such as \\ud800 spells half a character"
                 raise InputError(message, file=name, line=number, hint=hint)
             action, replacement = ("replaced", "�") if blocks.on_bad_bytes == "replace" else ("skipped", "")
             text, count = SURROGATES.subn(replacement, text)
-            blocks.ledger.repair(name, blocks.decompressed_bytes, count, action)
+            blocks.ledger.record_repair(name, blocks.decompressed_bytes, count, action)
         blocks.ledger.add_structure("markup and other fields", line + end, text)
-        words = _word_ends(record, text)
-        entities = _entity_spans(record, words) if words else None
-        document = [Document(text, name, number, words=words, entities=entities, is_record=True)]
-        yield from document if words else document_parts(text, name, number, is_record=True)
+        word_ends = _word_ends(record, text)
+        if word_ends is None:
+            yield from document_parts(text, name, number, is_record=True)
+        else:
+            yield Document(text, name, number, 0, word_ends, _entity_spans(record, word_ends), is_record=True)
 
 
 def parse_json_line(text: str, file: str, line: int) -> Any:
@@ -80,7 +81,7 @@ def parse_json_line(text: str, file: str, line: int) -> Any:
 
 
 def record_text(record: Any, field: str, file: str, line: int, *, hint: str) -> str:
-    """The text in a field of a record; a field inside another is written with a dot between their names."""
+    """The text in a field of a record; a nested field is written with dots (`a.b`)."""
     value = record
     for key in field.split("."):
         if not isinstance(value, dict) or key not in value:
@@ -104,13 +105,13 @@ def _word_ends(record: dict[str, Any], text: str) -> tuple[int, ...] | None:
     return tuple(ends) if ends == sorted(set(ends)) and ends[0] > 0 and ends[-1] == len(text) else None
 
 
-def _entity_spans(record: dict[str, Any], words: tuple[int, ...]) -> tuple[tuple[int, int], ...] | None:
-    """The entities in a record of cleaned text, if they are valid: in order, and each of whole words."""
+def _entity_spans(record: dict[str, Any], word_ends: tuple[int, ...]) -> tuple[tuple[int, int], ...] | None:
+    """The entities in a record of cleaned text, if they are valid: in order, and aligned with words."""
     spans = record.get("entities")
     if not isinstance(spans, list) or not all(isinstance(span, list) and len(span) == 2 for span in spans):
         return None
     bounds = [bound for span in spans for bound in span]
-    if not all(type(bound) is int for bound in bounds) or not {*bounds} <= {0, *words}:
+    if not all(type(bound) is int for bound in bounds) or not {*bounds} <= {0, *word_ends}:
         return None
     is_ordered = bounds == sorted(bounds) and all(begin < end for begin, end in spans)
     return tuple((begin, end) for begin, end in spans) if is_ordered else None
@@ -127,7 +128,7 @@ def read_text_table(blocks: TextBlocks, table_format: str, column_name: str) -> 
             raw_lines.append(line + end)
             yield raw_lines[-1]
 
-    # TSV is rarely quoted on purpose, and a stray quote would swallow what follows.
+    # TSV is rarely quoted on purpose, and a stray quote would swallow the following rows.
     tsv_rows = (line.rstrip("\n").split("\t") if line.strip("\n") else [] for line in lines())
     rows: Iterator[list[str]] = tsv_rows if table_format == "tsv" else csv.reader(lines(), strict=True)
     column, first_line = -1, 1
@@ -156,7 +157,7 @@ def read_text_table(blocks: TextBlocks, table_format: str, column_name: str) -> 
 
 
 def _text_column(first_row: list[str], column_name: str, file: str, line: int) -> tuple[int, bool]:
-    """The index of the text column, and whether this first row is a header."""
+    """The index of the text column, and whether the first row is a header."""
     if is_column_number(column_name):  # there is no header
         return numbered_column(column_name, first_row, file, line), False
     if not column_name and len(first_row) == 1 and first_row != ["text"]:
@@ -185,7 +186,7 @@ def named_column(column: str, header: list[str], file: str, line: int, *, hint: 
 
 
 def strip_word_tags(document: Document, ledger: Ledger) -> Document:
-    """`迈向/v  充满/v  希望/n` → 迈向充满希望, with the ends of its words and the entities of its tags."""
+    """Convert `迈向/v  充满/v  希望/n` to 迈向充满希望, with word ends and the entities that tags mark."""
     pieces: list[str] = []
     ends: list[int] = []
     length, collector = 0, EntityCollector()
@@ -228,7 +229,7 @@ def strip_bracket(word: str, tag: str, *, is_open: bool) -> tuple[str, str, bool
     return word[1:] if opens else word, tag, opens
 
 
-# --- Files to documents: separated by blank lines, one a file or one a line ---
+# --- Files to documents: separated by blank lines, one per file or one per line ---
 
 DocumentBoundary = Literal["blank", "files", "lines"]
 FileFormat = Literal["auto", "text", "tagged", "jsonl", "csv", "tsv"]
@@ -240,7 +241,7 @@ INVISIBLE_CHARS = "\x00 \t\n\r\v\f\u00a0\u3000\ufeff\u200b"
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How files are read. These fields, by these names, are part of the keys of corpora and tokenizers in the cache."""
+    """How files are read. The names of these fields are part of the keys of corpora and tokenizers in the cache."""
 
     documents: DocumentBoundary = "blank"
     format: FileFormat = "auto"
@@ -281,7 +282,7 @@ class TextFormat:
 
     @property
     def _split_separators(self) -> Sequence[str]:
-        return ("\n", " ") if self.format == "tagged" else SPLIT_AFTER  # 。/w stays in one piece
+        return ("\n", " ") if self.format == "tagged" else SPLIT_SEPARATORS  # 。/w must not be split
 
     def _lines(self, blocks: TextBlocks) -> Iterator[Document]:
         num_line_ends = 0
@@ -291,14 +292,14 @@ class TextFormat:
         blocks.ledger.add_structure_count("line ends", num_line_ends, num_line_ends)
 
     def _split_at_blank_lines(self, blocks: TextBlocks) -> Iterator[Document]:
-        """Documents between blank lines, or the whole file; holds at most two parts and a block."""
+        """Documents between blank lines, or the whole file; at most two parts and a block are in memory."""
         name, ledger, is_whole_file = blocks.source.name, blocks.ledger, self.documents == "files"
         pending, line, part, searched_to = "", 1, 0, 0  # `searched_to`: no blank line starts before it in `pending`
-        blank_texts: list[str] = []  # entered once a block: there may be one for each document
+        blank_texts: list[str] = []  # recorded once per block: there may be one for each document
         for block in blocks:
             pending += block
             start = 0
-            if part == 0:  # before a document: blank lines belong to no document
+            if part == 0:  # blank lines before a document
                 start = pending.rfind("\n", 0, len(pending) - len(pending.lstrip())) + 1
                 blank_texts.append(pending[:start])
                 line += pending.count("\n", 0, start)
@@ -317,7 +318,7 @@ class TextFormat:
                 line += pending.count("\n", 0, end)
                 pending, part = pending[end:], part + 1
             searched_to = len(pending.rstrip())
-        # Without blank lines at its end; white space in its last line stays.
+        # Blank lines at the end are dropped; white space in the last line is kept.
         end = len(pending.rstrip("\n")) if is_whole_file else pending.find("\n", len(pending.rstrip()))
         text = pending if end < 0 else pending[:end]
         ledger.add_structure("blank lines", pending[len(text) :])
@@ -326,10 +327,10 @@ class TextFormat:
 
 
 def _account_documents(documents: Iterable[Document], source: SourceFile, ledger: Ledger) -> Iterator[Document]:
-    """Enters the documents in the ledger; drops those without a visible character."""
+    """Record the documents in the ledger; drop those without a visible character."""
     stage = ledger.stage("read")
     has_documents = False
-    num_documents = characters = num_bytes = 0  # entered once, at the end: this loop runs for every line of a corpus
+    num_documents = characters = num_bytes = 0  # recorded at the end: this loop runs for every line of a corpus
     for document, continues in with_continuation(documents):
         has_documents, text = True, document.text
         if not continues and document.part == 0 and not text.strip(INVISIBLE_CHARS):

@@ -35,14 +35,14 @@ def run_jobs(
 ) -> Iterator[Result]:
     """`work(job)` for every job, in the order in which they finish.
 
-    Each worker holds one job at a time and one more waits here, so that memory does not grow with the number of jobs.
+    Each worker has one job at a time and one more is held here, so that memory does not grow with the number of jobs.
 
     Args:
         work: Function of a job; it and the jobs must be picklable.
         jobs: Jobs, taken when a worker is free; error messages name them by `str`.
         count: Number of processes; with 1, everything runs in this process.
-        runs_here: Whether the next job runs in this process, after so many seconds; when it is False for the first
-            time, all processes are started.
+        runs_here: Whether the next job runs in this process, given the seconds since the start; the first time it is
+            False, all processes are started.
     """
     workers: Workers = {}
     idle: list[Connection] = []
@@ -80,10 +80,10 @@ def run_jobs(
 
 
 def _start_worker(workers: Workers) -> Connection:
-    """Starts a fresh interpreter at the other end of a pipe.
+    """Start a fresh interpreter at the other end of a pipe.
 
     Not a fork, which would inherit the other workers' pipes (they would never close) and any held locks; and not
-    multiprocessing's spawn, which runs the caller's script again. Its own session protects it from Ctrl-C.
+    multiprocessing's spawn, which runs the caller's script again. A session for each worker protects it from Ctrl-C.
     """
     local, remote = multiprocessing.Pipe()
     workers[local] = subprocess.Popen(
@@ -132,7 +132,7 @@ def serve(pipe: int) -> None:
                 reply = True, work(job)
             except ForebearError as error:
                 reply = False, error
-            except Exception as error:  # noqa: BLE001 - whatever it is, the caller must get it
+            except Exception as error:  # noqa: BLE001 - the caller must get any error
                 trace = traceback.format_exc()
                 reply = False, ForebearError(f"{type(error).__name__} in a worker: {error}\n{trace}")
             connection.send(reply)

@@ -1,4 +1,4 @@
-"""Column roles of labeled files (text, label, choices, …), detected from options, header names and sample values."""
+"""Column roles of labeled files (text, label, choices, …), from options, or detected by header names and values."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ MAX_NAMES = 12  # classes or tags that a note lists
 ID_NAME = re.compile(
     r"(?:.*[\W_])?(?:id|ids|idx|index|guid|uid|qid|pid|no|number|编号|序号|索引)|unnamed:? ?\d*", re.DOTALL
 )
-NUMBERED_NAME = re.compile(r"(.*?)[\W_]?([0-9]|[a-h]|[一二三四])", re.DOTALL)  # without separators at its end
+NUMBERED_NAME = re.compile(r"(.*?)[\W_]?([0-9]|[a-h]|[一二三四])", re.DOTALL)  # of a name without separators at its end
 
-# Usual column names, normalized; the first one present is taken.
+# Common column names, normalized; the first one present is used.
 TEXT_NAMES: Sequence[str] = (
     "text sentence content review text_a sent comment document body utterance message query title question "
     "文本 内容 句子 评论 正文 短文"
@@ -61,7 +61,7 @@ HEADER_NAMES = frozenset[str]().union(
     TEXT_NAMES, LABEL_NAMES, QUESTION_NAMES, PASSAGE_NAMES, ANSWER_NAMES, START_NAMES, WORD_NAMES, TAG_NAMES,
     CHOICE_LIST_NAMES, GOLD_CHOICE_NAMES, CHOICE_TEXT_NAMES, OTHER_NAMES,
 )  # fmt: skip
-# Names that are also usual labels: one of them alone does not make a row a header.
+# Names that are also common labels: a single one of them does not make a row a header.
 HEADER_OR_LABEL_NAMES = frozenset(
     "pos ner bio y tag answer answers question query comment document body message title topic gold right correct "
     "target key start goal passage article string split genre index word token solution review 评论 问题 答案".split()
@@ -73,15 +73,15 @@ def normalize_column_name(name: ColumnRef) -> str:
 
 
 @dataclass(frozen=True)
-class ColumnSample:
-    """A column with its values in the first rows, and what they look like."""
+class Column:
+    """A column with its values in the first rows, and their types and statistics."""
 
-    column: ColumnRef
+    ref: ColumnRef  # its name, or its number from 1
     values: tuple[Any, ...]
 
     @property
     def name(self) -> str:
-        return normalize_column_name(self.column) if isinstance(self.column, str) else ""
+        return normalize_column_name(self.ref) if isinstance(self.ref, str) else ""
 
     @cached_property
     def text_values(self) -> tuple[str, ...]:
@@ -142,13 +142,13 @@ class ColumnSample:
         return count < 20 and (self.mean_length <= max_mean_length / 2 or bool(self.numeric_values))
 
 
-def find_column_named(columns: Sequence[ColumnSample], names: Sequence[str]) -> ColumnSample | None:
+def find_column_named(columns: Sequence[Column], names: Sequence[str]) -> Column | None:
     """The column with the earliest of these names."""
     by_name = {column.name: column for column in reversed(columns) if column.name}
     return next((by_name[name] for name in names if name in by_name), None)
 
 
-def find_label_column(columns: Sequence[ColumnSample]) -> ColumnSample | None:
+def find_label_column(columns: Sequence[Column]) -> Column | None:
     """The label column: by its name, otherwise the one with the fewest distinct values."""
     max_mean_length = max((column.mean_length for column in columns), default=0.0)
     by_name = [column for column in columns if column.name in LABEL_NAMES]
@@ -156,18 +156,15 @@ def find_label_column(columns: Sequence[ColumnSample]) -> ColumnSample | None:
         if column.list_values or not column.text_values or max(map(len, column.text_values)) <= MAX_LABEL_LENGTH:
             return column
     # A column with a single value is the label only if the file is sorted by label; the last of equal columns is taken.
-    candidates = [
-        column for column in reversed(columns) if column.may_be_label(max_mean_length) and column.name not in TEXT_NAMES
-    ]
-
+    others = [column for column in reversed(columns) if column.name not in TEXT_NAMES]
     return min(
-        candidates,
+        (column for column in others if column.may_be_label(max_mean_length)),
         key=lambda column: (column.num_distinct < 2, column.num_distinct / len(column.text_values), column.mean_length),
         default=None,
     )
 
 
-def find_text_columns(columns: Sequence[ColumnSample]) -> list[ColumnSample]:
+def find_text_columns(columns: Sequence[Column]) -> list[Column]:
     """The text columns: a pair by name (sentence1, sentence2), one by name, otherwise all of about the same length."""
     texts = [column for column in columns if column.is_text]
     by_name = {column.name: column for column in texts if column.name}
@@ -182,24 +179,21 @@ def find_text_columns(columns: Sequence[ColumnSample]) -> list[ColumnSample]:
         return [column]
     max_mean_length = max((column.mean_length for column in texts), default=0.0)
     texts = [column for column in texts if column.mean_length >= max_mean_length / 3]
-    # A few values that recur are a source or a genre; they are taken only if nothing else is left.
+    # A few recurring values are a source or a genre: such a column is used only if there is no other.
     return [column for column in texts if column.num_distinct > max(1, len(column.text_values) / 50)] or texts
 
 
-def find_choice_columns(columns: Sequence[ColumnSample]) -> list[ColumnSample]:
+def find_choice_columns(columns: Sequence[Column]) -> list[Column]:
     """Columns with consecutively numbered names: choice1, choice2 …, ending0 …, option_a …, or A, B, C, D."""
-    groups: dict[str, list[tuple[str, ColumnSample]]] = {}
+    groups: dict[str, list[tuple[str, Column]]] = {}
     for column in columns:
-        end = max(
-            (index for index, character in enumerate(column.name or "", start=1) if character.isalnum()), default=0
-        )
+        end = max((index for index, character in enumerate(column.name, 1) if character.isalnum()), default=0)
         if column.name and (match := NUMBERED_NAME.fullmatch(column.name, 0, end)):
             groups.setdefault(match[1], []).append((match[2], column))
     for prefix, members in groups.items():
         suffixes = [suffix for suffix, _ in members]
-        is_consecutive = any(
-            suffixes == list(run[: len(suffixes)]) for run in ("01234567", "12345678", "abcdefgh", "一二三四")
-        )
+        numberings = ("01234567", "12345678", "abcdefgh", "一二三四")
+        is_consecutive = any(suffixes == list(numbering[: len(suffixes)]) for numbering in numberings)
         are_choices = prefix in CHOICE_NAMES or (prefix == "" and suffixes[0] == "a" and len(suffixes) > 2)
         if is_consecutive and len(suffixes) >= 2 and are_choices:
             return [column for _, column in members]
@@ -216,22 +210,23 @@ def is_header(first_row: list[str], rest: list[list[str]]) -> bool:
     known_names = [name for name in names if name in HEADER_NAMES]
     if len(known_names) > 1 or any(name not in HEADER_OR_LABEL_NAMES for name in known_names):
         return True
-    columns = [ColumnSample(i, tuple(row[i] for row in rest if i < len(row))) for i in range(len(cells))]
+    columns = [Column(i, tuple(row[i] for row in rest if i < len(row))) for i in range(len(cells))]
     for cell, column in zip(cells, columns, strict=True):
-        if column.numeric_values and not ColumnSample(0, (cell,)).numeric_values:
+        if column.numeric_values and not Column(0, (cell,)).numeric_values:
             return True
     max_mean_length = max((column.mean_length for column in columns), default=0.0)
     looks_like_names = all(len(cell.split()) <= 3 and not re.search(r"[.,!?。，！？]", cell) for cell in cells)
     if not looks_like_names or max_mean_length <= 2 * max(map(len, cells)):
         return False
-    new_names = [
-        column for cell, values, column in zip(cells, values_below, columns, strict=True) if cell not in values
-    ]
-    labels = [column for column in new_names if column.may_be_label(max_mean_length)]
-    return any(2 * column.num_distinct <= len(column.text_values) for column in labels)
+    return any(
+        cell not in values
+        and column.may_be_label(max_mean_length)
+        and 2 * column.num_distinct <= len(column.text_values)
+        for cell, values, column in zip(cells, values_below, columns, strict=True)
+    )
 
 
-# --- Hints from options, and the notes on detected roles ---
+# --- Requested columns, and the notes on detected roles ---
 
 
 class FormatGuess(NamedTuple):
@@ -242,20 +237,20 @@ class FormatGuess(NamedTuple):
     notes: list[str]
 
     def with_prefix(self, description: str) -> FormatGuess:
-        """With the kind of file before the first note."""
+        """The same with the kind of file before the first note."""
         return self._replace(notes=[description + self.notes[0], *self.notes[1:]])
 
 
 @dataclass(frozen=True)
-class ColumnHints:
-    """What the caller specified about a file."""
+class RequestedColumns:
+    """The task, columns and label type that the caller requested for a file; the others are detected."""
 
     file: str
     task: str | None
     text_columns: tuple[ColumnRef, ...]
     label_column: ColumnRef | None
     choice_columns: tuple[ColumnRef, ...]
-    multi_label: bool | str
+    multi_label: bool | str  # or the separator of labels
     is_regression: bool | None
 
     def locate(self, column: ColumnRef, width: int) -> int:
@@ -265,54 +260,54 @@ class ColumnHints:
         message = f"there is no column {column}; a row has {width}"
         raise InputError(message, file=self.file, hint="give its number, counted from 1")
 
-    def find_column(self, columns: Sequence[ColumnSample], reference: ColumnRef) -> ColumnSample:
-        """The column that was asked for, by its name in the file or by its number."""
+    def find_column(self, columns: Sequence[Column], reference: ColumnRef) -> Column:
+        """The column with this name in the file, or with this number."""
         for column in columns:
-            if column.column == reference or str(column.column) == str(reference):
+            if column.ref == reference or str(column.ref) == str(reference):
                 return column
         number = int(reference) if is_column_number(str(reference)) else 0
         if 1 <= number <= len(columns):
             return columns[number - 1]
-        names = ", ".join(str(column.column) for column in columns)
+        names = ", ".join(str(column.ref) for column in columns)
         message = f"there is no column {reference!r}; there are: {names[:300]}"
         raise InputError(message, file=self.file, hint="choose one")
 
-    def find_texts(self, columns: Sequence[ColumnSample]) -> list[ColumnSample]:
-        """The text columns that were asked for."""
+    def find_texts(self, columns: Sequence[Column]) -> list[Column]:
+        """The requested text columns."""
         return [self.find_column(columns, text) for text in self.text_columns]
 
-    def find_label(self, columns: Sequence[ColumnSample], names: Sequence[str] = ()) -> ColumnSample | None:
-        """The label column that was asked for; otherwise the column with the earliest of these names."""
+    def find_label(self, columns: Sequence[Column], names: Sequence[str] = ()) -> Column | None:
+        """The requested label column; if none is requested, the column with the earliest of these names."""
         if self.label_column is not None:
             return self.find_column(columns, self.label_column)
         return find_column_named(columns, names)
 
 
-def column_name(column: ColumnSample) -> str:
-    return f"column {column.column}" if isinstance(column.column, int) else repr(column.column)
+def column_name(column: Column) -> str:
+    return f"column {column.ref}" if isinstance(column.ref, int) else repr(column.ref)
 
 
-def finish_assignment(
+def build_format_guess(
     task: str,
-    columns: list[ColumnSample],
+    columns: list[Column],
     file_format: LabeledFormat,
-    roles: list[tuple[ColumnSample, str]],
+    roles: list[tuple[Column, str]],
     notes: Sequence[str] = (),
 ) -> FormatGuess:
-    """The guess with the column of ids, if there is exactly one, and notes on used and unused columns."""
+    """The guess, with the id column, if there is exactly one, and notes on used and unused columns."""
     used = [column for column, _ in roles]
     rest = [column for column in columns if column not in used]
     ids = [column for column in rest if column.name and column.is_id and column.text_values]
-    ids = [column.column for column in ids if column.num_distinct == len(column.text_values)]
+    ids = [column.ref for column in ids if column.num_distinct == len(column.text_values)]
     id_column = ids[0] if len(ids) == 1 else None
     description = ", ".join(
         f"{column_name(column)} {'is ' * (index == 0)}{role}" for index, (column, role) in enumerate(roles)
     )
 
     def is_nested(name: str) -> bool:  # inside a used field, or a used field is inside it
-        return any(name.startswith(f"{other.column}.") or f"{other.column}".startswith(f"{name}.") for other in used)
+        return any(name.startswith(f"{other.ref}.") or f"{other.ref}".startswith(f"{name}.") for other in used)
 
-    unused = [item for item in rest if item.column != id_column and not is_nested(str(item.column))]
+    unused = [item for item in rest if item.ref != id_column and not is_nested(str(item.ref))]
     unused_notes = [f"not used: {', '.join(map(column_name, unused))}"] if unused else []
     return FormatGuess(task, replace(file_format, name=id_column), [description, *notes, *unused_notes])
 
@@ -321,11 +316,11 @@ def finish_assignment(
 
 
 def assign_tagging_columns(
-    columns: list[ColumnSample], hints: ColumnHints, file_format: LabeledFormat
+    columns: list[Column], requested: RequestedColumns, file_format: LabeledFormat
 ) -> FormatGuess | None:
-    """Lists of words and of equally many tags; or a text and one tag for each character."""
-    tags = hints.find_label(columns)
-    texts = [hints.find_column(columns, text) for text in hints.text_columns[:1]]
+    """Assign lists of words and of equally many tags, or a text and one tag for each character."""
+    tags = requested.find_label(columns)
+    texts = [requested.find_column(columns, text) for text in requested.text_columns[:1]]
     lists = [column for column in columns if column.list_values and column not in texts]
     tags = tags or find_column_named(lists, TAG_NAMES)
     if tags is None:
@@ -336,10 +331,10 @@ def assign_tagging_columns(
         return None
     names = sorted({str(tag) for row_tags in tags.list_values for tag in row_tags})
     roles = [(words, "the words"), (tags, f"the tags ({len(names)} in the first rows: {list_names(names, MAX_NAMES)})")]
-    return finish_assignment("tagging", columns, replace(file_format, texts=(words.column,), label=tags.column), roles)
+    return build_format_guess("tagging", columns, replace(file_format, texts=(words.ref,), label=tags.ref), roles)
 
 
-def _is_aligned(words: ColumnSample, tags: ColumnSample) -> bool:
+def _is_aligned(words: Column, tags: Column) -> bool:
     aligned = [
         isinstance(row_words, list | str) and isinstance(row_tags, list) and len(row_words) == len(row_tags)
         for row_words, row_tags in zip(words.values, tags.values, strict=True)
@@ -349,40 +344,45 @@ def _is_aligned(words: ColumnSample, tags: ColumnSample) -> bool:
 
 
 def assign_qa_columns(
-    columns: list[ColumnSample], hints: ColumnHints, file_format: LabeledFormat
+    columns: list[Column], requested: RequestedColumns, file_format: LabeledFormat
 ) -> FormatGuess | None:
-    """A question and a passage by name, and answers that occur in the passage."""
-    if hints.text_columns:
-        if len(hints.text_columns) != 2 or hints.task != "answering":
+    """Assign a question and a passage by name, and answers that occur in the passage."""
+    if requested.text_columns:
+        if len(requested.text_columns) != 2 or requested.task != "answering":
             return None
-        question, passage = hints.find_texts(columns)
+        question, passage = requested.find_texts(columns)
     else:
         texts = [column for column in columns if column.is_text]
         question = find_column_named(texts, QUESTION_NAMES)
         passage = find_column_named([column for column in texts if column is not question], PASSAGE_NAMES)
     if question is None or passage is None:
         return None
-    answer = hints.find_label(columns, ANSWER_NAMES)
-    if answer is None and (hints.task is None and find_column_named(columns, LABEL_NAMES) is not None):
+    answer = requested.find_label(columns, ANSWER_NAMES)
+    if answer is None and (requested.task is None and find_column_named(columns, LABEL_NAMES) is not None):
         return None  # question, passage and label: sentence pairs
-    if answer is not None and hints.task is None and answer.text_values and not _answers_in_passage(answer, passage):
+    if (
+        answer is not None
+        and requested.task is None
+        and answer.text_values
+        and not _answers_in_passage(answer, passage)
+    ):
         return None  # answers such as yes and no
     roles, notes = [(question, "the question"), (passage, "the passage")], []
-    file_format = replace(file_format, texts=(question.column, passage.column))
+    file_format = replace(file_format, texts=(question.ref, passage.ref))
     if answer is None:
         notes.append("no column looks like an answer")
     else:
         roles.append((answer, "the answer"))
-        file_format = replace(file_format, label=answer.column)
+        file_format = replace(file_format, label=answer.ref)
         if (start := find_column_named(columns, START_NAMES)) is not None:
             roles.append((start, "where it begins"))
-            file_format = replace(file_format, start=start.column)
+            file_format = replace(file_format, start=start.ref)
         elif answer.text_values:
             notes.append("nothing says where an answer begins: it is taken where it first stands in the passage")
-    return finish_assignment("answering", columns, file_format, roles, notes)
+    return build_format_guess("answering", columns, file_format, roles, notes)
 
 
-def _answers_in_passage(answer: ColumnSample, passage: ColumnSample) -> bool:
+def _answers_in_passage(answer: Column, passage: Column) -> bool:
     occurs = [
         isinstance(answer_text, str) and isinstance(passage_text, str) and answer_text in passage_text
         for answer_text, passage_text in zip(answer.values, passage.values, strict=True)
@@ -392,45 +392,42 @@ def _answers_in_passage(answer: ColumnSample, passage: ColumnSample) -> bool:
 
 
 def assign_choice_columns(
-    columns: list[ColumnSample], hints: ColumnHints, file_format: LabeledFormat
+    columns: list[Column], requested: RequestedColumns, file_format: LabeledFormat
 ) -> FormatGuess | None:
-    """A text, choices (one list column, or one column each), and the right choice."""
-    lists = [
-        column for column in columns if column.list_values or any(isinstance(value, dict) for value in column.values)
-    ]
-    if hints.choice_columns:
-        choices = [hints.find_column(columns, choice) for choice in hints.choice_columns]
+    """Assign a text, choices (one list column, or one column each), and the gold choice."""
+    lists = [item for item in columns if item.list_values or any(isinstance(value, dict) for value in item.values)]
+    if requested.choice_columns:
+        choices = [requested.find_column(columns, choice) for choice in requested.choice_columns]
     elif (list_column := find_column_named(lists, CHOICE_LIST_NAMES)) is not None:
         choices = [list_column]
     else:
         choices = find_choice_columns(columns)
-    if not choices and hints.task == "choice" and len(columns) >= 4 and not columns[0].name:
-        choices = columns[1:-1]  # no names: the text, the choices, the right one
+    if not choices and requested.task == "choice" and len(columns) >= 4 and not columns[0].name:
+        choices = columns[1:-1]  # no names: the text, the choices, the gold choice
     rest = [column for column in columns if column not in choices]
     text_columns = [column for column in rest if column.is_text]
     named_text = find_column_named(text_columns, CHOICE_TEXT_NAMES)
-    texts = hints.find_texts(columns) or ([named_text] if named_text else text_columns[:1])
+    texts = requested.find_texts(columns) or ([named_text] if named_text else text_columns[:1])
     if not choices or not texts:
         return None
-    gold = hints.find_label(columns) or find_column_named(rest, GOLD_CHOICE_NAMES)
+    gold = requested.find_label(columns) or find_column_named(rest, GOLD_CHOICE_NAMES)
     if gold is None and not columns[0].name and columns[-1] in rest:
         gold = columns[-1]
     gold = None if gold in texts else gold
     roles = [(text, "the text") for text in texts]
     roles += [(choices[0], "the choices")] if len(choices) == 1 else [(column, "a choice") for column in choices]
-    file_format = replace(
-        file_format, texts=tuple(text.column for text in texts), choices=tuple(item.column for item in choices)
-    )
+    file_format = replace(file_format, texts=tuple(text.ref for text in texts))
+    file_format = replace(file_format, choices=tuple(choice.ref for choice in choices))
     if gold is None:
-        return finish_assignment("choice", columns, file_format, roles, ["no column looks like the right choice"])
-    first_choice, base_note = _detect_first_choice(gold, choices)
-    file_format = replace(file_format, first=first_choice, label=gold.column)
-    return finish_assignment("choice", columns, file_format, [*roles, (gold, f"the right one ({base_note})")])
+        return build_format_guess("choice", columns, file_format, roles, ["no column looks like the right choice"])
+    first_choice_name, numbering_note = _detect_choice_numbering(gold, choices)
+    file_format = replace(file_format, first=first_choice_name, label=gold.ref)
+    return build_format_guess("choice", columns, file_format, [*roles, (gold, f"the right one ({numbering_note})")])
 
 
-def _detect_first_choice(gold: ColumnSample, choices: list[ColumnSample]) -> tuple[str, str]:
-    """What the first choice is called in the column of right choices ("0", "1", "A"; "": spelled out), and a note."""
-    counts, num_spelled_out, values = [], 0, []
+def _detect_choice_numbering(gold: Column, choices: list[Column]) -> tuple[str, str]:
+    """The name of the first choice in the gold column ("0", "1", "A"; "": choices by their text), and a note."""
+    counts, num_texts, values = [], 0, []
     for row, value in enumerate(gold.values):
         try:
             texts, choice_labels = parse_choices([column.values[row] for column in choices])
@@ -441,102 +438,101 @@ def _detect_first_choice(gold: ColumnSample, choices: list[ColumnSample]) -> tup
             continue
         values.append(gold_text)
         counts.append(len(texts))
-        num_spelled_out += gold_text in [text.strip() for text in texts] and isinstance(value, str)
+        num_texts += gold_text in [text.strip() for text in texts] and isinstance(value, str)
     for first, note in (("0", "counted from 0"), ("1", "counted from 1"), ("A", "A is the first")):
         numbers = [choice_index(value, first) for value in values]
         in_range = [number is not None and 0 <= number < count for number, count in zip(numbers, counts, strict=True)]
-        # If 0 is never right in many rows, counting starts at 1 even though no index exceeds the last choice.
+        # If 0 never occurs in many rows, counting starts at 1 although no index exceeds the last choice.
         is_zero_unused = first == "0" and len(values) >= 20 and 0 not in numbers
-        are_texts = num_spelled_out == len(values) and gold.num_distinct > max(counts, default=0)
+        are_texts = num_texts == len(values) and gold.num_distinct > max(counts, default=0)
         if values and all(in_range) and not is_zero_unused and not are_texts:
             return first, note
-    if num_spelled_out and num_spelled_out >= len(values) / 2:
+    if num_texts and num_texts >= len(values) / 2:
         return "", "spelled out"
     return "0", "counted from 0"
 
 
 # --- Roles of classification; choice of the task ---
 
-# How the columns of a task are found, and what they are.
-ASSIGNERS: dict[str, tuple[Callable[[list[ColumnSample], ColumnHints, LabeledFormat], FormatGuess | None], str]] = {
+# For each task, the function that assigns its columns, and their description.
+ASSIGNERS: dict[str, tuple[Callable[[list[Column], RequestedColumns, LabeledFormat], FormatGuess | None], str]] = {
     "tagging": (assign_tagging_columns, "a list of words and a list of tags"),
     "choice": (assign_choice_columns, "a text and at least two choices"),
     "answering": (assign_qa_columns, "a question, a passage and an answer"),
 }
 
 
-def assign_columns(columns: list[ColumnSample], hints: ColumnHints, file_format: LabeledFormat) -> FormatGuess:
+def assign_columns(columns: list[Column], requested: RequestedColumns, file_format: LabeledFormat) -> FormatGuess:
     """The task and the format with all column roles; the first note names the role of each column."""
     for task, (assign, _) in ASSIGNERS.items():
-        if hints.task in (None, task) and (guess := assign(columns, hints, file_format)) is not None:
+        if requested.task in (None, task) and (guess := assign(columns, requested, file_format)) is not None:
             return guess
-    if hints.task not in ASSIGNERS:
-        return _assign_classification_columns(columns, hints, file_format)
+    if requested.task not in ASSIGNERS:
+        return _assign_classification_columns(columns, requested, file_format)
     try:
-        likely_task = assign_columns(columns, replace(hints, task=None), file_format).task
+        likely_task = assign_columns(columns, replace(requested, task=None), file_format).task
     except InputError:
         likely_task = ""
     hint = "name the columns with --text-column, --choice-column and --label-column"
-    if likely_task and likely_task != hints.task:
+    if likely_task and likely_task != requested.task:
         hint = f"the likely task is {likely_task}: --task {likely_task}; or {hint}"
-    names = ", ".join(str(column.column) for column in columns)
-    message = f"{hints.task} needs {ASSIGNERS[hints.task][1]}; the columns are: {names[:300]}"
-    raise InputError(message, file=hints.file, hint=hint)
+    names = ", ".join(str(column.ref) for column in columns)
+    message = f"{requested.task} needs {ASSIGNERS[requested.task][1]}; the columns are: {names[:300]}"
+    raise InputError(message, file=requested.file, hint=hint)
 
 
 def _assign_classification_columns(
-    columns: list[ColumnSample], hints: ColumnHints, file_format: LabeledFormat
+    columns: list[Column], requested: RequestedColumns, file_format: LabeledFormat
 ) -> FormatGuess:
-    """Roles for classification of one text or of a text pair."""
-    named_columns = hints.find_texts(columns)
+    """Assign text and label columns for classification of one text or of a text pair."""
+    named_columns = requested.find_texts(columns)
     others = [column for column in columns if column not in named_columns]
-    label = hints.find_label(columns) or find_label_column(others)
+    label = requested.find_label(columns) or find_label_column(others)
     texts = named_columns or find_text_columns([column for column in columns if column is not label])
-    if hints.task == "pairs" and len(texts) == 1 and not named_columns:
+    if requested.task == "pairs" and len(texts) == 1 and not named_columns:
         rest = [column for column in columns if column.is_text and column not in (label, *texts)]
         texts = sorted([*texts, *rest], key=columns.index) if len(rest) == 1 else texts
     if label is None and not texts:
-        raise InputError("no column holds text", file=hints.file, hint="name it with --text-column")
-    task = hints.task or {1: "classification", 2: "pairs"}.get(len(texts), "")
+        raise InputError("no column holds text", file=requested.file, hint="name it with --text-column")
+    task = requested.task or {1: "classification", 2: "pairs"}.get(len(texts), "")
     if len(texts) != {"classification": 1, "pairs": 2}.get(task):
         names = ", ".join(map(column_name, texts)) or "none"
         message = f"{len(texts)} column{'s' * (len(texts) != 1)} may hold text ({names})"
         hint = "say which: --text-column, once or twice"
-        if hints.task is not None and (likely_task := {1: "classification", 2: "pairs"}.get(len(texts))):
-            message += f", which does not fit {hints.task}"
+        if requested.task is not None and (likely_task := {1: "classification", 2: "pairs"}.get(len(texts))):
+            message += f", which does not fit {requested.task}"
             hint = f"the likely task is {likely_task}: --task {likely_task}; or name the columns with --text-column"
-        raise InputError(message, file=hints.file, hint=hint)
+        raise InputError(message, file=requested.file, hint=hint)
     roles = list(zip(texts, ["the text"] if len(texts) == 1 else ["the first text", "the second"], strict=True))
-    file_format = replace(file_format, texts=tuple(text.column for text in texts))
+    file_format = replace(file_format, texts=tuple(text.ref for text in texts))
     if label is None:
-        return finish_assignment(task, columns, file_format, roles, ["no column looks like a label"])
-    file_format, description = _describe_label(label, hints, replace(file_format, label=label.column))
-    return finish_assignment(task, columns, file_format, [*roles, (label, description)])
+        return build_format_guess(task, columns, file_format, roles, ["no column looks like a label"])
+    file_format, description = _describe_label(label, requested, replace(file_format, label=label.ref))
+    return build_format_guess(task, columns, file_format, [*roles, (label, description)])
 
 
-def _describe_label(label: ColumnSample, hints: ColumnHints, file_format: LabeledFormat) -> tuple[LabeledFormat, str]:
+def _describe_label(
+    label: Column, requested: RequestedColumns, file_format: LabeledFormat
+) -> tuple[LabeledFormat, str]:
     """The format with the type of the label (one class, several, a number), and a description."""
     cells, lists = label.text_values, label.list_values
     if not lists and file_format.kind in ("tsv", "csv"):
         with contextlib.suppress(BadRowError):
             lists = tuple(map(parse_json_list, cells))
-    if hints.multi_label or lists:
-        separator = hints.multi_label if isinstance(hints.multi_label, str) else ""
+    if requested.multi_label or lists:
+        separator = requested.multi_label if isinstance(requested.multi_label, str) else ""
         if not separator and not lists:
-            separator = next(
-                (candidate for candidate in LABEL_SEPARATORS if any(candidate in cell for cell in cells)), ","
-            )
+            separator = next((mark for mark in LABEL_SEPARATORS if any(mark in cell for cell in cells)), ",")
         if separator:
             parts = [part.strip() for cell in cells for part in cell.split(separator)]
         else:
             parts = [str(part) for labels in lists for part in labels]
         separator_note = f" between {separator!r}" if separator else ", a list"
         description = _describe_classes([*filter(None, parts)], len(label.values))
-        return replace(
-            file_format, answer="several", separator=separator
-        ), f"the labels{separator_note} ({description})"
+        file_format = replace(file_format, answer="several", separator=separator)
+        return file_format, f"the labels{separator_note} ({description})"
     looks_numeric = bool(label.numeric_values) and label.has_decimals
-    if looks_numeric if hints.is_regression is None else hints.is_regression:
+    if looks_numeric if requested.is_regression is None else requested.is_regression:
         return replace(file_format, answer="number"), f"the label, a number (such as {', '.join(cells[:3])})"
     return file_format, f"the label ({_describe_classes(cells, len(label.values))})"
 

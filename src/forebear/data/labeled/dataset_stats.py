@@ -23,11 +23,10 @@ from forebear.data.labeled.split import format_location, location_dict
 from forebear.data.labeled.tag_schemes import entity_kind
 from forebear.errors import join_errors
 
-MIN_LABEL_COUNT = 5  # examples of a label
+MIN_LABEL_COUNT = 5  # examples of a label; fewer give a warning
 LONG_TEXT = 2000  # characters; most models see 512 tokens
-MAX_SHOWN_CONFLICTS = 5  # contradictions
-MAX_SHOWN_LABELS = 20  # labels
-MIN_ROWS_FOR_LABEL_CHECK = 10  # examples, of which more than half have a label of their own: then those are no labels
+MAX_SHOWN_CONFLICTS, MAX_SHOWN_LABELS = 5, 20
+MIN_ROWS_FOR_LABEL_CHECK = 10  # examples; if more than half of them have distinct labels, these are probably text
 LabelType = Literal["labels", "tags", "right"]
 LABEL_TYPE_TEXT = {
     "labels": "labels", "tags": "words by kind of tag", "right": "place of the right choice (the first is 1)",
@@ -133,14 +132,13 @@ class DatasetSummary:
         warnings: list[str] = []
         if len(self.balance) == 1:
             only_label = next(iter(self.balance))
-            is_choice = self.label_type == "right"
-            description = (
-                f"choice number {only_label} always is the right one" if is_choice else f"all are {only_label!r}"
-            )
+            description = f"all are {only_label!r}"
+            if self.label_type == "right":
+                description = f"choice number {only_label} always is the right one"
             warnings.append(f"{description}: nothing can be learned from it")
         if label_warning := self.text_label_warning:
             warnings.append(f"{label_warning}; name that of the labels with --label-column")
-        elif self.label_type == "labels":  # do some differ only in case or white space?
+        elif self.label_type == "labels":  # labels that differ only in case or white space
             variants: dict[str, list[str]] = {}
             for label in self.balance:
                 variants.setdefault(" ".join(label.casefold().split()), []).append(label)
@@ -164,9 +162,8 @@ class DatasetSummary:
             count = _count_text(self.num_repeated_names, "name (id) is", "names (ids) are")
             warnings.append(f"{count} borne by more than one example")
         if self.long_texts:
-            location_text = (
-                f", the longest at {format_location(self.lengths.location)}" if self.lengths.location else ""
-            )
+            location = self.lengths.location
+            location_text = f", the longest at {format_location(location)}" if location else ""
             size = f"{self.long_texts:,} texts have more than {LONG_TEXT:,} characters"
             warnings.append(f"{size}{location_text}: most models cannot see so far")
         return warnings
@@ -207,29 +204,29 @@ def summarize_dataset(examples: Iterable[Example]) -> DatasetSummary:
 
 
 def _comparable_label(example: Example) -> Any:
-    """The label, several labels or answers in any order; None if unlabeled."""
+    """The label, or several labels or answers without order; None if unlabeled."""
     match example:
         case LabeledExample(label=label):
             return frozenset(label) if isinstance(label, tuple) else label
         case TaggedExample(tags=tags):
             return tags
-        case ChoiceExample(right=right):
-            return right
+        case ChoiceExample(answer_index=answer_index):
+            return answer_index
         case QuestionExample(answers=answers):
             return None if answers is None else frozenset(span.text for span in answers)
 
 
 def _counted_labels(example: Example) -> Iterable[str]:
-    """What `balance` counts of an example."""
+    """The labels of an example that `balance` counts."""
     if isinstance(example, TaggedExample):
         return map(entity_kind, example.tags or ())
     if isinstance(example, ChoiceExample):
-        return () if example.right is None else (str(example.right + 1),)
+        return () if example.answer_index is None else (str(example.answer_index + 1),)
     return example_labels(example)
 
 
 def _compared_texts(example: Example) -> tuple[str, ...]:
-    """All texts in which duplicates are equal."""
+    """The texts that are equal in duplicates."""
     content = example_content(example)
     return (*content, example.question) if isinstance(example, QuestionExample) else content
 
@@ -246,7 +243,7 @@ def _find_duplicates(
             first_examples[key] = label, example.location
             continue
         num_duplicates += 1
-        first_label, first_place = first_examples[key]
+        first_label, first_location = first_examples[key]
         if label is None or first_label is None:
             continue
         if isinstance(example, QuestionExample):  # answers conflict only if none is shared
@@ -254,5 +251,5 @@ def _find_duplicates(
         else:
             is_conflict = first_label != label
         if is_conflict:
-            contradictions.append((first_place, example.location))
+            contradictions.append((first_location, example.location))
     return num_duplicates, contradictions

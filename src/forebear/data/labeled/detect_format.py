@@ -15,31 +15,32 @@ from typing import Any
 from forebear.data.io.ledger import Ledger
 from forebear.data.io.sources import Paths, SourceFile, find_sources
 from forebear.data.io.text_blocks import OnBadBytes, TextBlocks
-from forebear.data.labeled.columns import MAX_NAMES, ColumnHints, ColumnSample, FormatGuess, assign_columns, is_header
+from forebear.data.labeled.columns import MAX_NAMES, Column, FormatGuess, RequestedColumns, assign_columns, is_header
 from forebear.data.labeled.labeled_format import LABELED_FORMATS, ONLY_TASK, TASKS, LabeledFileKind, LabeledFormat
 from forebear.data.labeled.readers import (
     COLUMN_GAP,
     DOCUMENT_MARKER,
     BrokenRecord,
-    is_slash_tagged,
     is_slash_tagged_line,
-    is_squad,
     json_array_items,
     json_field,
     json_lines,
+    slash_tag,
 )
 from forebear.errors import InputError, list_names
 
-MAX_ROWS = 1000  # looked at; with hundreds of classes, fewer rows show each class only once
+MAX_ROWS = 1000  # rows examined; with hundreds of classes, fewer rows show each class only once
 TAGGED_FORMAT_HELP = "give a sentence a line, word/tag word/tag, or a word and its tag a line"
 DELIMITER_NAMES = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
-MAX_LINES = 2000  # looked at; as many words with tags are only a few sentences
-MAX_CHARACTERS = 1 << 23  # looked at
-TAG = re.compile(r"O|[BIESLUM](?:[-_]\S+)?")
+MAX_LINES = 2000  # lines examined; with one word per line these are only a few sentences
+MAX_CHARACTERS = 1 << 23  # characters examined
+ENTITY_TAG = re.compile(r"O|[BIESLUM](?:[-_]\S+)?")
 COMMENT = re.compile(r"#\s*(?:id\b|\S+\s*=|$)")  # a comment line before a sentence
 DELIMITERS = (",", ";", "|")
 CONLL_SUFFIX = re.compile(r"\.(?:conllu?|bio|iob|bmes)(?:\.gz|\.zst)?$")  # files with one word and tag per line
-MIN_REGULAR_FRACTION, MIN_TAGGED_FRACTION = 0.9, 0.75  # share of lines of one width: in tagged files; with clear tags
+MIN_REGULAR_FRACTION = 0.9  # of the lines of a CoNLL file have the same width
+MIN_TAGGED_FRACTION = 0.75  # the same if their tags are unmistakable; of the tokens of a word/tag file; rest: errors
+MAX_DISTINCT_TAGS = 500
 
 
 def detect_format(
@@ -81,7 +82,7 @@ def detect_format(
     if task is not None and only_task not in (None, task):
         message = f"this looks like {LABELED_FORMATS[detected_kind]}, which is not for {task}"
         raise InputError(message, file=file, hint=f"the likely task is {only_task}: --task {only_task}")
-    hints = ColumnHints(file, task, tuple(text_columns), label_column, tuple(choice_columns), several, number)
+    requested = RequestedColumns(file, task, tuple(text_columns), label_column, tuple(choice_columns), several, number)
     file_format = LabeledFormat(detected_kind, encoding=encoding)
     if detected_kind == "squad":
         return FormatGuess("answering", file_format, [LABELED_FORMATS["squad"]])
@@ -94,16 +95,16 @@ def detect_format(
         if kind is None and head.is_prose and any(len(split_cells(line)) > 1 for line in head.first_lines):
             message = "this looks like plain text, whose words have no tags"
             raise InputError(message, file=file, hint=TAGGED_FORMAT_HELP)
-        return _detect_conll(head, hints, file_format)
+        return _detect_conll(head, requested, file_format)
     if detected_kind in ("json", "jsonl"):
-        return _detect_json_fields(head, hints, file_format)
-    return _detect_table(
-        head, hints, replace(file_format, delimiter=delimiter) if detected_kind == "csv" else file_format, header
-    )
+        return _detect_json_fields(head, requested, file_format)
+    if detected_kind == "csv":
+        file_format = replace(file_format, delimiter=delimiter)
+    return _detect_table(head, requested, file_format, header)
 
 
 def format_like(path: str, file_format: LabeledFormat) -> LabeledFormat:
-    """The format of a further file: that of the first, unless its tags are clearly written in the other way."""
+    """The format of another file: the same, unless its tags are clearly in the other notation (CoNLL or word/tag)."""
     if file_format.kind not in ("conll", "tagged"):
         return file_format
     head = FileHead.read(next(find_sources(path)), file_format.encoding, "replace")
@@ -113,15 +114,15 @@ def format_like(path: str, file_format: LabeledFormat) -> LabeledFormat:
     return detect_format(path, "tagging", kind=detected_kind, encoding=file_format.encoding).file_format
 
 
-def _detect_conll(head: FileHead, hints: ColumnHints, file_format: LabeledFormat) -> FormatGuess:
+def _detect_conll(head: FileHead, requested: RequestedColumns, file_format: LabeledFormat) -> FormatGuess:
     blocks = sentence_blocks(head.first_lines)
     has_comments = any(COMMENT.match(block[0]) for block in blocks)
     rows = [split_cells(line) for group in blocks for line in group if not (has_comments and COMMENT.match(line))]
     width, _ = common_width(rows)
     is_universal = width == 10 and all(re.fullmatch(r"\d+(?:[-.]\d+)?", row[0]) for row in rows if len(row) == width)
-    word = hints.locate(hints.text_columns[0] if hints.text_columns else 2 if is_universal else 1, width)
-    label_column = hints.label_column if hints.label_column is not None else 4 if is_universal else width
-    tag = hints.locate(label_column, width) if width > 1 else None
+    word = requested.locate(requested.text_columns[0] if requested.text_columns else 2 if is_universal else 1, width)
+    label_column = requested.label_column if requested.label_column is not None else 4 if is_universal else width
+    tag = requested.locate(label_column, width) if width > 1 else None
     file_format = replace(file_format, texts=(word,), label=tag, width=width, comments=has_comments or is_universal)
     description = f"{'CoNLL-U' if is_universal else LABELED_FORMATS['conll']}: column {word} is the word"
     if tag is None:
@@ -135,8 +136,8 @@ def _describe_tags(tag_counts: Counter[str]) -> str:
     return f"{count} among the first {tag_counts.total():,} words: {list_names(sorted(tag_counts), MAX_NAMES)}"
 
 
-def _detect_json_fields(head: FileHead, hints: ColumnHints, file_format: LabeledFormat) -> FormatGuess:
-    """Columns from the fields of the first JSON objects, nested fields included."""
+def _detect_json_fields(head: FileHead, requested: RequestedColumns, file_format: LabeledFormat) -> FormatGuess:
+    """Detect columns from the fields of the first JSON objects, nested fields included."""
     records = json_lines(head.blocks) if file_format.kind == "jsonl" else json_array_items(head.blocks)
     objects: list[dict[str, Any]] = []
     for line, record in islice(records, MAX_ROWS):
@@ -150,11 +151,13 @@ def _detect_json_fields(head: FileHead, hints: ColumnHints, file_format: Labeled
         names += dict.fromkeys(f"{field}.{name}" for value in inner for name in value)
     if not names:
         raise InputError("its objects have no fields", file=head.source.name, hint='write {"text": …, "label": …}')
-    columns = [ColumnSample(name, tuple(json_field(record, name) for record in objects)) for name in names]
-    return assign_columns(columns, hints, file_format).with_prefix(f"{LABELED_FORMATS[file_format.kind]}: ")
+    columns = [Column(name, tuple(json_field(record, name) for record in objects)) for name in names]
+    return assign_columns(columns, requested, file_format).with_prefix(f"{LABELED_FORMATS[file_format.kind]}: ")
 
 
-def _detect_table(head: FileHead, hints: ColumnHints, file_format: LabeledFormat, header: bool | None) -> FormatGuess:
+def _detect_table(
+    head: FileHead, requested: RequestedColumns, file_format: LabeledFormat, header: bool | None
+) -> FormatGuess:
     file = head.source.name
     if file_format.kind == "csv":
         rows = head.split_rows(file_format.delimiter)[: MAX_ROWS + 1]
@@ -167,16 +170,15 @@ def _detect_table(head: FileHead, hints: ColumnHints, file_format: LabeledFormat
     width = len(first_row) if has_header else common_width(rows)[0]
     data_rows = [row for row in data_rows if len(row) == width]
     names: list[str | int] = [cell.strip() for cell in first_row] if has_header else [*range(1, width + 1)]
-    columns = [ColumnSample(name, tuple(row[index] for row in data_rows)) for index, name in enumerate(names)]
+    columns = [Column(name, tuple(row[index] for row in data_rows)) for index, name in enumerate(names)]
     file_format = replace(file_format, header=has_header, width=0 if has_header else width)
-    delimiter_name = DELIMITER_NAMES.get(
-        "\t" if file_format.kind == "tsv" else file_format.delimiter, repr(file_format.delimiter)
-    )
+    delimiter = "\t" if file_format.kind == "tsv" else file_format.delimiter
+    delimiter_name = DELIMITER_NAMES.get(delimiter, repr(delimiter))
     description = f"a table separated by {delimiter_name}, {'with a' if has_header else 'no'} header"
-    return assign_columns(columns, hints, file_format).with_prefix(f"{description}; ")
+    return assign_columns(columns, requested, file_format).with_prefix(f"{description}; ")
 
 
-# --- The beginning of a file, and what kind of file it is ---
+# --- The beginning of a file, and the kind of file ---
 
 
 @dataclass(frozen=True)
@@ -262,7 +264,7 @@ class FileHead:
         raise InputError("this JSON is of a form that is not known", file=self.source.name, hint=hint)
 
     def as_table(self, *, is_csv: bool = False) -> tuple[LabeledFileKind, str]:
-        """The kind of table (CSV if its quotes are CSV quotes), and its delimiter."""
+        """The kind of table (CSV if its quotes follow the CSV rules), and its delimiter."""
         lines = self.filled_lines
         is_named = is_csv or re.search(r"\.csv(?:\.gz|\.zst)?$", self.source.name.lower()) is not None
         tab_counts = Counter(line.count("\t") for line in lines)
@@ -297,7 +299,7 @@ class FileHead:
 
 
 def _has_csv_quotes(rows: Iterator[list[str]]) -> bool:
-    """Whether quotes in a tab-separated table are CSV quotes: all well-formed and some doubled."""
+    """Whether quotes in a tab-separated table follow the CSV rules: all well-formed and some doubled."""
     has_doubled = False
     for cell in (cell for row in rows for cell in row if '"' in cell):
         content = cell[1:-1].replace('""', "")
@@ -308,7 +310,7 @@ def _has_csv_quotes(rows: Iterator[list[str]]) -> bool:
 
 
 def common_width(rows: list[list[str]]) -> tuple[int, int]:
-    """The most frequent number of columns, and the number of rows with as many."""
+    """The most frequent number of columns, and the number of rows that have it."""
     return Counter(map(len, rows)).most_common(1)[0] if rows else (1, 0)
 
 
@@ -338,7 +340,7 @@ def is_conll(lines: list[str]) -> bool:
     last_cells = Counter(row[-1].strip() for row in rows)
     if sum(" " in row[0].strip() for row in rows) > 0.02 * len(rows):
         return False
-    num_tags = sum(count for tag, count in last_cells.items() if TAG.fullmatch(tag))
+    num_tags = sum(count for tag, count in last_cells.items() if ENTITY_TAG.fullmatch(tag))
     if num_tags > 0.98 * len(rows) and ("O" in last_cells or len(blocks) > 1 or any("-" in tag for tag in last_cells)):
         return True
     if not (is_regular and len(blocks) > 1 and len(rows) > 2 * len(blocks)):  # no sentences
@@ -346,3 +348,20 @@ def is_conll(lines: list[str]) -> bool:
     words_recur = len({row[0] for row in rows}) <= 0.8 * len(rows)  # texts rarely do
     are_short = sum(len(row[0]) for row in rows) <= 15 * len(rows) and not any(" " in "".join(row) for row in rows)
     return words_recur and are_short and len(last_cells) <= min(100, len(rows) / 2) and max(map(len, last_cells)) <= 20
+
+
+def is_slash_tagged(lines: Sequence[str]) -> bool:
+    """Whether most tokens between spaces are word/tag, with few distinct, recurring tags."""
+    tokens = [token for line in lines for token in line.split()]
+    tags, count = Counter(tag for token in tokens if (tag := slash_tag(token))), len(tokens)
+    if not count or tags.total() < MIN_TAGGED_FRACTION * count:
+        return False
+    num_tags = sum(tag_count for tag, tag_count in tags.items() if not tag[0].isdecimal())  # dates are not tags
+    return num_tags > count / 2 and len(tags) <= max(2, min(MAX_DISTINCT_TAGS, 0.8 * count))
+
+
+def is_squad(content: Any) -> bool:
+    """Whether a JSON value is in SQuAD's format, judged by its first article."""
+    articles = content.get("data") if isinstance(content, dict) else content
+    first = articles[0] if isinstance(articles, list) and articles else None
+    return isinstance(first, dict) and "paragraphs" in first

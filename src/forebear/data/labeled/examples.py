@@ -16,7 +16,7 @@ class ExampleLocation:
     name: str | None = None
 
 
-NOWHERE = ExampleLocation()
+UNKNOWN_LOCATION = ExampleLocation()
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +25,16 @@ class LabeledExample:
 
     texts: tuple[str, ...]
     label: str | tuple[str, ...] | float | None = None
-    location: ExampleLocation = NOWHERE
+    location: ExampleLocation = UNKNOWN_LOCATION
 
 
 @dataclass(frozen=True, slots=True)
 class TaggedExample:
-    """The words (in Chinese mostly characters) of a sentence with one tag each; None: unlabeled."""
+    """The words (in Chinese usually characters) of a sentence with one tag each; None: unlabeled."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None = None
-    location: ExampleLocation = NOWHERE
+    location: ExampleLocation = UNKNOWN_LOCATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +52,17 @@ class QuestionExample:
     question: str
     passage: str
     answers: tuple[AnswerSpan, ...] | None = None
-    location: ExampleLocation = NOWHERE
+    location: ExampleLocation = UNKNOWN_LOCATION
 
 
 @dataclass(frozen=True, slots=True)
 class ChoiceExample:
-    """A context or question with choices and the index of the right one; None: unlabeled."""
+    """A context or question with choices and the index of the gold choice; None: unlabeled."""
 
     text: str
     choices: tuple[str, ...]
-    right: int | None = None
-    location: ExampleLocation = NOWHERE
+    answer_index: int | None = None
+    location: ExampleLocation = UNKNOWN_LOCATION
 
 
 Example = LabeledExample | TaggedExample | QuestionExample | ChoiceExample
@@ -73,7 +73,7 @@ def is_labeled(example: Example) -> bool:
     match example:
         case LabeledExample(label=answer) | TaggedExample(tags=answer):
             return answer is not None
-        case QuestionExample(answers=answer) | ChoiceExample(right=answer):
+        case QuestionExample(answers=answer) | ChoiceExample(answer_index=answer):
             return answer is not None
 
 
@@ -90,7 +90,7 @@ def example_texts(example: Example) -> tuple[str, ...]:
 
 
 def example_content(example: Example) -> tuple[str, ...]:
-    """The content that must not leak. For questions it is the passage: it holds half of the answer."""
+    """The content that must not leak; of a question it is the passage, which contains the answer."""
     if isinstance(example, TaggedExample):
         return example.words
     return (example.passage,) if isinstance(example, QuestionExample) else example_texts(example)

@@ -17,7 +17,7 @@ TASKS = ("classification", "pairs", "answering", "tagging", "choice")
 LabeledFileKind = Literal["tsv", "csv", "jsonl", "json", "squad", "conll", "tagged"]
 ColumnRef = str | int  # a name in a header or JSON object, or a number counted from 1
 Answer = Literal["one", "several", "number"]
-LabelPolicy = Literal["wanted", "optional", "absent"]
+LabelPolicy = Literal["required", "optional", "absent"]
 OnBadRows = Literal["fail", "skip"]
 LABELED_FORMATS: dict[str, str] = {
     "tsv": "a table separated by tabs",
@@ -41,12 +41,12 @@ class LabeledFormat:
 
     kind: LabeledFileKind
     texts: tuple[ColumnRef, ...] = ()  # of the text, the two texts, question and passage, or the words
-    label: ColumnRef | None = None  # of the label, the answer, the right choice, or the tags; None: there is none
+    label: ColumnRef | None = None  # of the label, the answer, the gold choice, or the tags; None: unlabeled
     answer: Answer = "one"  # type of label: one class, several classes (possibly none), or a number
     separator: str = ""  # of several labels in a cell of a table; "": the cell is a JSON list
-    start: ColumnRef | None = None  # of an answer's offset in its passage; None: the answer has it, or it is searched
-    choices: tuple[ColumnRef, ...] = ()  # one field that holds a list, or one column per choice
-    first: str = "0"  # what the label column calls the first choice: 0, 1 or A; "": the right one is spelled out
+    start: ColumnRef | None = None  # of an answer's offset in its passage; None: it is part of the answer, or searched
+    choices: tuple[ColumnRef, ...] = ()  # one field with a list, or one column per choice
+    first: str = "0"  # name of the first choice in the label column: 0, 1 or A; "": the label is the choice's text
     name: ColumnRef | None = None  # of the example ids
     header: bool = False  # whether the first row names the columns
     width: int = 0  # number of columns without a header
@@ -66,7 +66,7 @@ class LabeledFormat:
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> LabeledFormat:
-        """Strict inverse of `to_dict`: an InputError for unknown fields and wrong types."""
+        """Strict inverse of `to_dict`: raise InputError for unknown fields and wrong types."""
         tuple_fields = {"texts", "choices"}
         choices = {"kind": get_args(LabeledFileKind), "answer": get_args(Answer), "first": ("0", "1", "A", "")}
         defaults = {field.name: field.default for field in fields(cls)}
@@ -95,15 +95,13 @@ def _is_column_ref(value: object) -> bool:
 
 
 def check_format(task: str, file_format: LabeledFormat) -> None:
-    """Refuse an unknown task, or one that does not fit the format."""
+    """Raise InputError for an unknown task, or one that does not fit the format."""
     if task not in TASKS:
         raise InputError(f"no task is called {task!r}", hint=f"choose one of {', '.join(TASKS)}")
     if (only_task := ONLY_TASK.get(file_format.kind, task)) != task:
         hint = f"the likely task is {only_task}: --task {only_task}"
         raise InputError(f"{LABELED_FORMATS[file_format.kind]} is not for {task}", hint=hint)
-    num_columns = {"classification": 1, "pairs": 2, "answering": 2, "tagging": 1}.get(
-        task, max(1, len(file_format.texts))
-    )
+    num_columns = max(1, len(file_format.texts)) if task == "choice" else 2 if task in ("pairs", "answering") else 1
     if file_format.kind != "squad" and len(file_format.texts) != num_columns:
         columns = f"{num_columns} column{'s' * (num_columns > 1)} of text"
         message = f"{task} reads {columns}, the form names {len(file_format.texts)}"
@@ -127,11 +125,11 @@ class RejectedRow:
 
 
 class BadRowError(Exception):
-    """The reason why a row is invalid."""
+    """A row is invalid; the message is the reason."""
 
 
-def shorten_value(value: object, max_length: int = 40) -> str:
-    """A value of a file, shortened to one line for messages."""
+def quote_value(value: object, max_length: int = 40) -> str:
+    """A value of a file as quoted in messages: shortened, on one line."""
     if isinstance(value, str):
         return repr(value if len(value) <= max_length else value[: max_length - 1] + "…")
     return json.dumps(value, ensure_ascii=False, default=str)[:max_length]
@@ -141,7 +139,7 @@ def cell_text(value: Any, role: str = "text") -> str:
     if value is None:
         raise BadRowError(f"there is no {role}")
     if not isinstance(value, str):
-        raise BadRowError(f"the {role} is {shorten_value(value)}, which is no text")
+        raise BadRowError(f"the {role} is {quote_value(value)}, which is no text")
     if not value or value.isspace():
         raise BadRowError(f"the {role} is empty")
     return value
@@ -150,10 +148,8 @@ def cell_text(value: Any, role: str = "text") -> str:
 class RowErrorPolicy:
     """Handles bad rows: the first one raises, or all are recorded and skipped."""
 
-    def __init__(
-        self, on_bad_rows: OnBadRows, rejected_rows: list[RejectedRow], repaired_rows: list[RejectedRow]
-    ) -> None:
-        self.on_bad_rows, self.rejected_rows, self.repaired_rows = on_bad_rows, rejected_rows, repaired_rows
+    def __init__(self, on_bad_rows: OnBadRows, rejected: list[RejectedRow], repaired: list[RejectedRow]) -> None:
+        self.on_bad_rows, self.rejected, self.repaired = on_bad_rows, rejected, repaired
         self.first_error: RejectedRow | None = None
         self.file = ""
 
@@ -162,14 +158,14 @@ class RowErrorPolicy:
         if self.on_bad_rows == "fail":
             raise InputError(row.reason, file=self.file, line=line, hint=SKIP_HINT)
         self.first_error = self.first_error or row
-        self.rejected_rows.append(row)
+        self.rejected.append(row)
 
     def repair(self, line: int | None, reason: str, name: str | None = None) -> None:
-        self.repaired_rows.append(self._row(line, reason, name))
+        self.repaired.append(self._row(line, reason, name))
 
     def _row(self, line: int | None, reason: str, name: str | None) -> RejectedRow:
-        """A rejected row, identified by its name where there are no line numbers."""
-        reason = f"{shorten_value(name)}: {reason}" if line is None and name else reason
+        """The row for the records, identified by its id where there are no line numbers."""
+        reason = f"{quote_value(name)}: {reason}" if line is None and name else reason
         return RejectedRow(self.file, line, reason, name)
 
 

@@ -9,9 +9,7 @@ from typing import Any
 
 from forebear.data.io.atomic import file_digest
 from forebear.data.labeled.detect_format import detect_format
-from forebear.data.labeled.labeled_format import (
-    LabeledFormat,
-)
+from forebear.data.labeled.labeled_format import LabeledFormat
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,7 @@ class LabeledSource:
     dev_share: float = 0.1  # of examples held out by content as dev set, without a dev file
     on_bad_rows: str = "fail"  # or skip and report
     on_bad_tags: str = "fail"  # tags that violate their scheme; or repair and count
-    part: float = 1.0  # share of the training examples to use, for learning curves
+    part: float = 1.0  # fraction of the training examples to use, for learning curves
     test_share: float = 0.0  # of examples held out as test set, without a test file
 
     def split_paths(self) -> dict[str, str]:
@@ -56,7 +54,7 @@ def labeled_source(
     form: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> tuple[LabeledSource, list[str]]:
-    """A source with everything not given detected from the training file, and notes on what was detected."""
+    """A source, whose task and format are detected from the training file unless given; also notes on the detection."""
     task, file_format, notes = detect_format(train, task, **(form or {}))
     options = {name: value for name, value in settings.items() if value is not None}
     return LabeledSource(task, train, file_format, dev, test, **options), notes

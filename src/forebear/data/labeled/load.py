@@ -1,12 +1,11 @@
-"""Labeled data of a task: reading files of examples, tag conversion, splits, and leakage with earlier training data."""
+"""Labeled data of a task: examples read from files, split into train, dev and test, and checked for leakage."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, get_args
 from unicodedata import normalize
 
@@ -17,14 +16,7 @@ from forebear.data.labeled import readers, tag_schemes
 from forebear.data.labeled.columns import FormatGuess
 from forebear.data.labeled.dataset_stats import summarize_dataset
 from forebear.data.labeled.detect_format import TAGGED_FORMAT_HELP, detect_format, format_like
-from forebear.data.labeled.examples import (
-    ChoiceExample,
-    Example,
-    LabeledExample,
-    QuestionExample,
-    TaggedExample,
-    example_labels,
-)
+from forebear.data.labeled.examples import Example, example_labels
 from forebear.data.labeled.labeled_format import (
     LABELED_FORMATS,
     TASKS,
@@ -37,7 +29,7 @@ from forebear.data.labeled.labeled_format import (
     check_format,
 )
 from forebear.data.labeled.labeled_source import LabeledSource
-from forebear.data.labeled.split import SplitLeakage, split_examples, split_leakage
+from forebear.data.labeled.split import SplitLeakage, sample_by_content, split_examples, split_leakage
 from forebear.errors import InputError, require_choice
 
 __all__ = ["TASKS", "FormatGuess", "LabeledFormat", "RejectedRow", "detect_format", "format_like", "read_examples"]
@@ -56,7 +48,7 @@ def read_examples(
     task: str,
     file_format: LabeledFormat,
     *,
-    labels: LabelPolicy = "wanted",
+    labels: LabelPolicy = "required",
     on_bad_rows: OnBadRows = "fail",
     rejected: list[RejectedRow] | None = None,
     repaired: list[RejectedRow] | None = None,
@@ -66,11 +58,11 @@ def read_examples(
     """Read the examples of all files in order, lazily.
 
     Args:
-        labels: wanted: a row without label is bad; optional: its label is None; absent: labels are not read.
+        labels: required: a row without label is bad; optional: its label is None; absent: labels are not read.
         on_bad_rows: fail: the first bad row raises InputError; skip: it is recorded in `rejected`.
         rejected: Receives the skipped rows.
         repaired: Receives repaired rows, such as answers with a wrong offset.
-        known: Allowed labels (classification, pairs) or tags; a row with any other is bad.
+        known_labels: Allowed labels (classification, pairs) or tags; a row with any other is bad.
     """
     check_format(task, file_format)
     require_choice("--labels", labels, get_args(LabelPolicy))
@@ -78,20 +70,16 @@ def read_examples(
     require_choice("--on-bad-bytes", on_bad_bytes, get_args(OnBadBytes))
     if known_labels is not None and task in ("answering", "choice"):
         raise ValueError(f"{task} has no labels that could be known")
-    if labels == "wanted" and file_format.label is None and file_format.kind != "squad":
+    if labels == "required" and file_format.label is None and file_format.kind != "squad":
         first_file = next(find_sources(paths)).name
         if task == "tagging":
             raise InputError("its words have no tags", file=first_file, hint=TAGGED_FORMAT_HELP)
-        raise InputError(
-            f"no column of labels is known for {task}", file=first_file, hint="name it with --label-column"
-        )
-    error_policy = RowErrorPolicy(
-        on_bad_rows, [] if rejected is None else rejected, [] if repaired is None else repaired
-    )
+        message = f"no column of labels is known for {task}"
+        raise InputError(message, file=first_file, hint="name it with --label-column")
+    rejected, repaired = [] if rejected is None else rejected, [] if repaired is None else repaired
     known_labels = frozenset(known_labels) if known_labels is not None and labels != "absent" else None
-    return _iter_examples(
-        paths, LabeledReadOptions(task, file_format, labels, known_labels, on_bad_bytes, error_policy)
-    )
+    policy = RowErrorPolicy(on_bad_rows, rejected, repaired)
+    return _iter_examples(paths, LabeledReadOptions(task, file_format, labels, known_labels, on_bad_bytes, policy))
 
 
 def _iter_examples(paths: Paths, options: LabeledReadOptions) -> Iterator[Example]:
@@ -110,7 +98,7 @@ def _iter_examples(paths: Paths, options: LabeledReadOptions) -> Iterator[Exampl
         raise InputError("there are no examples in it", file=source.name, hint=hint)
 
 
-MAX_LISTED = 5  # bad rows, labels or words that are listed in a message
+MAX_LISTED = 5  # bad rows, labels or words listed in a message
 MIN_MISMATCH_FRACTION = 0.002  # of words in another Unicode form; fewer are not reported
 
 
@@ -131,7 +119,7 @@ def read_labeled(source: LabeledSource) -> LabeledData:
     notes: list[str] = []
     splits: dict[str, list[Any]] = {"train": [], "dev": [], "test": []}
     for split, path in source.split_paths().items():
-        labels: LabelPolicy = "optional" if split == "test" else "wanted"
+        labels: LabelPolicy = "optional" if split == "test" else "required"
         splits[split] = _read_split(path, source, labels, notes)
     scheme = _convert_and_split(splits, source, notes)
     if not splits["dev"]:
@@ -156,30 +144,31 @@ def read_labeled(source: LabeledSource) -> LabeledData:
 
 
 def _convert_and_split(splits: dict[str, list[Any]], source: LabeledSource, notes: list[str]) -> str:
-    """Convert tags to IOBES, hold out dev and test examples, and return the tag scheme."""
+    """Convert tags to IOBES, hold out dev and test examples, and return the tag scheme of the training file."""
     train_scheme = ""
     if source.task == "tagging":
         guess = tag_schemes.detect_scheme(example.tags for example in splits["train"] if example.tags is not None)
         notes.append(f"tags are read as {guess.scheme}: {guess.reason}")
         train_scheme = guess.scheme
         for split, path in source.split_paths().items():
-            is_train = split == "train"
-            scheme = train_scheme if is_train else _detect_file_scheme(splits[split], path, train_scheme, notes)
-            splits[split] = _convert_tags(splits[split], path, scheme, source, notes)
-    test_share = source.test_share if source.test is None else 0.0
-    if source.dev is None or test_share:
-        split = split_examples(splits["train"], dev=source.dev_share if source.dev is None else 0.0, test=test_share)
+            scheme = train_scheme
+            if split != "train":
+                scheme = tag_schemes.file_scheme(splits[split], path, train_scheme, notes)
+            splits[split] = _tags_to_iobes(splits[split], path, scheme, source, notes)
+    dev_fraction = source.dev_share if source.dev is None else 0.0
+    test_fraction = source.test_share if source.test is None else 0.0
+    if source.dev is None or test_fraction:
+        split = split_examples(splits["train"], dev=dev_fraction, test=test_fraction)
         notes += split.notes
         splits |= {"train": list(split.train)} | ({"dev": list(split.dev)} if source.dev is None else {})
-        splits |= {"test": list(split.test)} if test_share else {}
+        splits |= {"test": list(split.test)} if test_fraction else {}
     if source.part < 1:
-        num_kept = max(2, round(source.part * len(splits["train"])))
-        splits["train"] = sorted(splits["train"], key=_content_hash)[:num_kept]
+        splits["train"] = sample_by_content(splits["train"], source.part)
     return train_scheme
 
 
-def trained_examples(metadata: Mapping[str, Any], examples: Iterable[Example]) -> SplitLeakage | None:
-    """How many of these examples a run was trained on; None if its training file has changed, so that it is unknown.
+def training_overlap(metadata: Mapping[str, Any], examples: Iterable[Example]) -> SplitLeakage | None:
+    """The overlap of these examples with the training examples of a run; None if its training file has changed.
 
     `metadata` is the run's entry on its labeled data. Only the training file has to exist.
     """
@@ -189,7 +178,7 @@ def trained_examples(metadata: Mapping[str, Any], examples: Iterable[Example]) -
             return None
     except OSError:  # no longer readable
         return None
-    splits: dict[str, list[Any]] = {"train": _read_split(source.train, source, "wanted", []), "dev": [], "test": []}
+    splits: dict[str, list[Any]] = {"train": _read_split(source.train, source, "required", []), "dev": [], "test": []}
     _convert_and_split(splits, source, [])
     return split_leakage(splits["train"], examples)
 
@@ -207,15 +196,14 @@ def _unseen_label_notes(split: str, test_examples: list[Any], train_examples: li
     return [f"{split}: {count_text}: the run can never answer {names_text}"]
 
 
-def count_form_mismatches(data: LabeledData) -> list[str]:
+def unicode_mismatch_notes(data: LabeledData) -> list[str]:
     """Notes on words that occur in training only in another Unicode form, such as full-width digits (１ for 1)."""
     train_words, notes = {word for example in data.train for word in example.words}, []
     normalized_words = {normalize("NFKC", word) for word in train_words}
     for split, examples in (("dev", data.dev), ("test", data.test)):
         unseen = Counter(word for example in examples for word in example.words if word not in train_words)
-        mismatches = Counter(
-            {word: count for word, count in unseen.items() if normalize("NFKC", word) in normalized_words}
-        )
+        mismatched = [word for word in unseen if normalize("NFKC", word) in normalized_words]
+        mismatches = Counter({word: unseen[word] for word in mismatched})
         fraction = mismatches.total() / max(1, sum(len(example.words) for example in examples))
         if fraction >= MIN_MISMATCH_FRACTION:
             words = ", ".join(word for word, _ in mismatches.most_common(MAX_LISTED))
@@ -225,32 +213,13 @@ def count_form_mismatches(data: LabeledData) -> list[str]:
     return notes
 
 
-# What is hashed to order examples. Names of classes and fields are not: renaming one must not change the order.
-HASHED_FIELDS: dict[type[Example], tuple[str, ...]] = {
-    LabeledExample: ("labeled", "texts", "label"),
-    TaggedExample: ("tagged", "words", "tags"),
-    QuestionExample: ("question", "question", "passage", "answers"),
-    ChoiceExample: ("choices", "text", "choices", "right"),
-}
-
-
-def _content_hash(example: Example) -> bytes:
-    kind, *names = HASHED_FIELDS[type(example)]
-    values = [getattr(example, name) for name in names]
-    if isinstance(example, QuestionExample) and example.answers is not None:
-        values[-1] = tuple((span.start, span.text) for span in example.answers)
-    return hashlib.blake2b(repr((kind, *values)).encode("utf-8", "replace"), digest_size=8).digest()
-
-
 def _read_split(path: str, source: LabeledSource, labels: LabelPolicy, notes: list[str]) -> list[Example]:
     rejected: list[RejectedRow] = []
     file_format = source.form if path == source.train else format_like(path, source.form)
     if file_format.kind != source.form.kind:
         notes.append(f"{path} is written otherwise than what was learned from: {LABELED_FORMATS[file_format.kind]}")
-    on_bad_rows: Any = source.on_bad_rows
-    examples = list(
-        read_examples(path, source.task, file_format, labels=labels, on_bad_rows=on_bad_rows, rejected=rejected)
-    )
+    options: dict[str, Any] = {"labels": labels, "on_bad_rows": source.on_bad_rows, "rejected": rejected}
+    examples = list(read_examples(path, source.task, file_format, **options))
     if rejected:
         more = f"; and {len(rejected) - MAX_LISTED:,} more" if len(rejected) > MAX_LISTED else ""
         notes.append(f"rows left out or mended: {'; '.join(map(str, rejected[:MAX_LISTED]))}{more}")
@@ -261,49 +230,14 @@ def _read_split(path: str, source: LabeledSource, labels: LabelPolicy, notes: li
     return examples
 
 
-def _detect_file_scheme(examples: list[Any], path: str, scheme: Any, notes: list[str]) -> Any:
-    """The scheme of a further file: that of training, unless its tags violate it and fit another one."""
-    tag_sequences = [example.tags for example in examples if example.tags is not None]
-    is_plain = scheme == tag_schemes.PLAIN_SCHEME
-    if is_plain or not any(tag_schemes.scheme_violations(tags, scheme) for tags in tag_sequences):
-        return scheme
-    file_guess = tag_schemes.detect_scheme(tag_sequences)
-    if file_guess.scheme == tag_schemes.PLAIN_SCHEME:
-        message = f"its tags, such as {tag_sequences[0][0]!r}, make up no names, and names ({scheme}) were learned"
-        raise InputError(message, file=path, hint="give a file of names, or ask a run that learned such tags")
-    if file_guess.num_violations or file_guess.scheme == scheme:
-        return scheme
-    scheme_text = f"{file_guess.scheme}: {file_guess.reason}"
-    notes.append(f"tags of {path} are read as {scheme_text}; those learned from are {scheme}")
-    return file_guess.scheme
-
-
-def _convert_tags(examples: list[Any], path: str, scheme: Any, source: LabeledSource, notes: list[str]) -> list[Any]:
-    """Convert tags to IOBES; violations raise InputError, or are repaired and counted."""
-    repairs, converted = 0, []
-    for example in examples:
-        tags = example.tags
-        if tags is not None:
-            if source.on_bad_tags == "fail" and (violations := tag_schemes.scheme_violations(tags, scheme)):
-                index, reason = violations[0]
-                hint = "mend it, or let tags be repaired (and counted) with --on-bad-tags repair"
-                message = f"word {index + 1} of the sentence, {example.words[index]!r}: {reason} ({scheme})"
-                line = example.location.line
-                if line is not None and source.form.kind == "conll":  # a word a line
-                    line += index
-                raise InputError(message, file=path, line=line, hint=hint)
-            tags, count = tag_schemes.repair_tags(tags, scheme)
-            repairs += count
-            tags = tuple(tag_schemes.to_iobes(tags, scheme))
-        converted.append(replace(example, tags=tags))
-    if repairs:
-        notes.append(f"{repairs:,} tags of {path} broke their scheme and were repaired")
-    return converted
-
-
 def read_extra_split(path: str, source: LabeledSource, scheme: str, notes: list[str]) -> list[Any]:
-    """Read a further file like those of a source; labels are optional."""
+    """Read another file in the format of a source; labels are optional."""
     examples = _read_split(path, source, "optional", notes)
     if source.task != "tagging":
         return examples
-    return _convert_tags(examples, path, _detect_file_scheme(examples, path, scheme, notes), source, notes)
+    return _tags_to_iobes(examples, path, tag_schemes.file_scheme(examples, path, scheme, notes), source, notes)
+
+
+def _tags_to_iobes(examples: list[Any], path: str, scheme: Any, source: LabeledSource, notes: list[str]) -> list[Any]:
+    repairs_tags, has_word_lines = source.on_bad_tags != "fail", source.form.kind == "conll"
+    return tag_schemes.convert_file(examples, path, scheme, notes, repair=repairs_tags, has_word_lines=has_word_lines)

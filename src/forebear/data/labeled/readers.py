@@ -6,7 +6,6 @@ import csv
 import json
 import re
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -22,19 +21,19 @@ from forebear.data.labeled.labeled_format import (
     ColumnRef,
     LabeledFormat,
     LabeledReadOptions,
-    shorten_value,
+    quote_value,
 )
 from forebear.data.labeled.row_to_example import example_builder, label_text, make_location, unknown_label_reason
 from forebear.data.unicode import SURROGATES
 from forebear.errors import InputError
 
-MAX_RECORD_LINES = 10_000  # a quote that stays open longer is taken for an error
+MAX_RECORD_LINES = 10_000  # a quote that is not closed within as many lines is an error
 
 
 def read_table(source: SourceFile, options: LabeledReadOptions) -> Iterator[Example]:
-    """One example per row. Blank lines and rows of empty cells are skipped; a row of another width is bad."""
+    """One example per row. Blank rows are skipped; a row with another number of cells is bad."""
     build_example, error_policy, file = example_builder(options), options.error_policy, source.name
-    column_plan: _ColumnPlan | None = None
+    layout: _ColumnLayout | None = None
     blocks = options.open_blocks(source)
     # Tab-separated text is rarely quoted on purpose, and a stray quote would swallow the following rows.
     rows: Iterable[tuple[int, list[str] | str]] = (
@@ -46,18 +45,18 @@ def read_table(source: SourceFile, options: LabeledReadOptions) -> Iterator[Exam
         if not isinstance(row, list):
             error_policy.skip(line, row)
             continue
-        if column_plan is None:
-            column_plan = _ColumnPlan.of(row, options, file, line)
+        if layout is None:
+            layout = _ColumnLayout.from_first_row(row, options, file, line)
             if options.file_format.header:
                 continue
-        if len(row) != column_plan.width and (reason := column_plan.width_error(row)):
+        if len(row) != layout.width and (reason := layout.width_error(row)):
             error_policy.skip(line, reason)
             continue
-        if row == column_plan.header:
+        if row == layout.header:
             error_policy.skip(line, "the header stands here once more")
             continue
         row.append(None)  # pyright: ignore[reportArgumentType] - the value of absent columns
-        values = column_plan.values(row)
+        values = layout.values(row)
         name = values[-1]
         try:
             yield build_example(values, make_location(file, line, name))
@@ -68,92 +67,86 @@ def read_table(source: SourceFile, options: LabeledReadOptions) -> Iterator[Exam
 def _read_csv_rows(blocks: TextBlocks, delimiter: str) -> Iterator[tuple[int, list[str] | str]]:
     """(line, cells) of every row that is not blank, or (line, error message)."""
     csv.field_size_limit(sys.maxsize)
-    begin = end = 0  # first and last line of the current record
+    first_line = last_line = 0  # of the current record
 
     def unclosed_quote() -> InputError:
+        message = "a quote that opens here is never closed"
         hint = "close it, or double the quotes that stand inside a quoted cell"
-        return InputError("a quote that opens here is never closed", file=blocks.source.name, line=begin, hint=hint)
+        return InputError(message, file=blocks.source.name, line=first_line, hint=hint)
 
     def lines() -> Iterator[str]:
-        nonlocal end
-        for end, line, ending in numbered_lines(blocks):
-            if end - begin > MAX_RECORD_LINES:
+        nonlocal last_line
+        for last_line, line, ending in numbered_lines(blocks):
+            if last_line - first_line > MAX_RECORD_LINES:
                 raise unclosed_quote()
             yield line + ending
 
     reader = csv.reader(lines(), delimiter=delimiter, strict=True)
     while True:
-        begin = end + 1
+        first_line = last_line + 1
         try:
             row = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            if "end of data" in str(error):  # the rest of the file was read as one cell: there is nothing left to read
+            if "end of data" in str(error):  # the rest of the file was read as one cell
                 raise unclosed_quote() from error
-            yield begin, f"not well-formed CSV: {error}"
+            yield first_line, f"not well-formed CSV: {error}"
             continue
         if any(cell and not cell.isspace() for cell in row):
-            yield begin, row
+            yield first_line, row
 
 
 @dataclass(frozen=True)
-class _ColumnPlan:
-    """The positions of the role columns in one file."""
+class _ColumnLayout:
+    """The positions of the columns with a role (text, label, …) in one file."""
 
     width: int
     header: list[str] | None
     values: itemgetter  # of a row with an extra None at its end, for absent columns
-    may_lack_label: bool  # if the label is the last column
+    may_lack_label: bool  # whether a row may end before the label, which is the last column
 
     @classmethod
-    def of(cls, first_row: list[str], options: LabeledReadOptions, file: str, line: int) -> _ColumnPlan:
-        file_format, needs_label = options.file_format, options.labels == "wanted"
+    def from_first_row(cls, first_row: list[str], options: LabeledReadOptions, file: str, line: int) -> _ColumnLayout:
+        file_format, needs_label = options.file_format, options.labels == "required"
         header = [cell.strip() for cell in first_row] if file_format.header else None
         width = len(first_row) if file_format.header else file_format.width or len(first_row)
-        missing_column = 0  # the label column, if only that is missing: later columns shift left
-        if (
-            not file_format.header
-            and not needs_label
-            and isinstance(file_format.label, int)
-            and len(first_row) == width - 1
-        ):
-            missing_column = file_format.label if file_format.label < width else 0
+        label, missing_column = file_format.label, 0  # the label column, if only that is missing: later ones shift left
+        is_one_short = not file_format.header and not needs_label and len(first_row) == width - 1
+        if is_one_short and isinstance(label, int) and label < width:
+            missing_column = label
         indices: list[int] = []
+        optional_columns = [None, file_format.start, file_format.name, *(() if needs_label else (label,))]
         for column in file_format.role_columns():
             index = -1  # absent
             if isinstance(column, int) and column <= width and column != missing_column:
                 index = column - 1 - (0 < missing_column < column)
             elif header is not None and column in header:
                 index = header.index(column)
-            is_free = (
-                column is None
-                or column in (file_format.start, file_format.name)
-                or (column == file_format.label and not needs_label)
-            )
-            if index < 0 and not is_free:
+            if index < 0 and column not in optional_columns:
                 description = f"a row has {width}" if header is None else f"the header is: {' | '.join(header)[:200]}"
                 reference = f"called {column!r}" if isinstance(column, str) else f"number {column}"
                 hint = "all files of a task are written alike: mend the file, or name its columns"
                 raise InputError(f"there is no column {reference}; {description}", file=file, line=line, hint=hint)
             indices.append(index)
-        is_label_last = indices[-3] == width - 1
+        label_index = indices[-3]  # the last roles are label, start and name
         raw_header = first_row if file_format.header else None
-        return cls(width - bool(missing_column), raw_header, itemgetter(*indices), is_label_last and not needs_label)
+        may_lack_label = label_index == width - 1 and not needs_label
+        return cls(width - bool(missing_column), raw_header, itemgetter(*indices), may_lack_label)
 
     def width_error(self, row: list[str]) -> str:
         """Why a row of another width cannot be read; "" if only its label is missing, which is then filled in."""
         if self.may_lack_label and len(row) == self.width - 1:
             row.append("")
             return ""
-        likely = "a tab or delimiter inside a text" if len(row) > self.width else "a delimiter is missing"
-        return f"the row has {len(row)} column{'s' * (len(row) != 1)}, {self.width} are expected (perhaps {likely})"
+        likely_cause = "a tab or delimiter inside a text" if len(row) > self.width else "a delimiter is missing"
+        columns = f"{len(row)} column{'s' * (len(row) != 1)}"
+        return f"the row has {columns}, {self.width} are expected (perhaps {likely_cause})"
 
 
 # --- word/tag lines: `中国/ns 人民/n`, as in the People's Daily corpus ---
 
-MIN_TAGGED_FRACTION = 0.75  # of the tokens of a tagged file are word/tag; a small file may contain errors
-MAX_TAG_LENGTH, MAX_DISTINCT_TAGS = 20, 500  # a tag is short, and there are few different ones
+MAX_TAG_LENGTH = 20  # characters
 
 
 def read_slash_tags(source: SourceFile, options: LabeledReadOptions) -> Iterator[Example]:
@@ -164,7 +157,7 @@ def read_slash_tags(source: SourceFile, options: LabeledReadOptions) -> Iterator
         try:
             if "\t" in text and is_in_columns(text):
                 message = "this line has a word and its tag in columns, word/tag is expected"
-                raise BadRowError(f"{message}: {shorten_value(text)}")
+                raise BadRowError(f"{message}: {quote_value(text)}")
             words, tags = parse_slash_tags(text)
             _, reason = _find_tag_error(words, tags, options, "word/tag is expected")
             if reason:
@@ -188,7 +181,7 @@ def parse_slash_tags(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
             is_open = (is_open or opens) and "]" not in tag
             tag = tag.partition("]")[0] or tag  # ] itself may be a tag
         if not word or (slash and not tag):
-            raise BadRowError(f"{shorten_value(token)} is not word/tag")
+            raise BadRowError(f"{quote_value(token)} is not word/tag")
         words.append(word)
         tags.append(tag)
     return tuple(words), tuple(tags)
@@ -205,36 +198,26 @@ def _find_tag_error(
     """The index of the first word with an invalid tag, and the reason; (0, "") if all are valid."""
     for index, tag in enumerate(_present_tags(tags, options) or ()):
         if not tag:
-            return index, f"word {index + 1} of the sentence, {shorten_value(words[index])}, has no tag: {expected}"
+            return index, f"word {index + 1} of the sentence, {quote_value(words[index])}, has no tag: {expected}"
         if options.known_labels is not None and tag not in options.known_labels:
             return index, unknown_label_reason(tag, options.known_labels, "tag")
     return 0, ""
 
 
-def is_slash_tagged(lines: Sequence[str]) -> bool:
-    """Whether most tokens between spaces are word/tag, with few distinct, recurring tags."""
-    items = [item for line in lines for item in line.split()]
-    tags, count = Counter(tag for item in items if (tag := _tag_of(item))), len(items)
-    if not count or tags.total() < MIN_TAGGED_FRACTION * count:
-        return False
-    num_tags = sum(tag_count for tag, tag_count in tags.items() if not tag[0].isdecimal())  # dates are not tags
-    return num_tags > count / 2 and len(tags) <= max(2, min(MAX_DISTINCT_TAGS, 0.8 * count))
-
-
 def is_slash_tagged_line(line: str) -> bool:
     """Whether most tokens of a line are word/tag."""
     items = line.split()
-    num_tagged = sum(not tag[0].isdecimal() for item in items if (tag := _tag_of(item)))
+    num_tagged = sum(not tag[0].isdecimal() for item in items if (tag := slash_tag(item)))
     return num_tagged > len(items) / 2 and not is_in_columns(line)
 
 
 def is_in_columns(line: str) -> bool:
     """Whether a line is a word and its tag separated by a tab: no column after the first is word/tag."""
-    return "\t" in line and not any(_tag_of(item) for item in line.split("\t")[1:])
+    return "\t" in line and not any(slash_tag(item) for item in line.split("\t")[1:])
 
 
-def _tag_of(item: str) -> str:
-    """The tag of word/tag; "" if the token is not word/tag."""
+def slash_tag(item: str) -> str:
+    """The tag of a token `word/tag`; "" if it has another form."""
     word, _, tag = item.rpartition("/")
     return tag if word and len(tag) <= MAX_TAG_LENGTH else ""
 
@@ -242,9 +225,9 @@ def _tag_of(item: str) -> str:
 # --- CoNLL: one word and tag per line, blank lines between sentences ---
 
 DOCUMENT_MARKER = "-DOCSTART-"
-# Only these separate columns: a word may itself be other white space, such as the full-width space.
+# Only these separate columns: other white space, such as the full-width space, may itself be a word.
 COLUMN_GAP = re.compile(r"[ \t]+")
-CONLLU_RANGE = re.compile(r"\d+[-.]\d+")  # CoNLL-U's multi-word tokens and empty nodes
+CONLLU_RANGE = re.compile(r"\d+[-.]\d+")  # ids of CoNLL-U's multi-word tokens and empty nodes
 
 
 def read_conll(source: SourceFile, options: LabeledReadOptions) -> Iterator[Example]:
@@ -254,7 +237,7 @@ def read_conll(source: SourceFile, options: LabeledReadOptions) -> Iterator[Exam
     tags: list[str] = []
     lines: list[int] = []
     first_line, sentence_error = 0, None
-    parse_line = _line_parser(file_format)
+    parse_line = _conll_line_parser(file_format)
 
     def finish_sentence() -> Iterator[Example]:
         nonlocal sentence_error
@@ -294,13 +277,13 @@ def read_conll(source: SourceFile, options: LabeledReadOptions) -> Iterator[Exam
     yield from finish_sentence()
 
 
-def _line_parser(file_format: LabeledFormat) -> Callable[[str], tuple[str | None, str]]:
+def _conll_line_parser(file_format: LabeledFormat) -> Callable[[str], tuple[str | None, str]]:
     """A function that parses a line to (word, tag) or raises BadRowError.
 
     The tag is "" if the line has only a word; the word is None if the line describes no word.
     """
-    width, word_index = file_format.width, _column_number(file_format.texts[0])
-    tag_index = _column_number(file_format.label) if file_format.label is not None else -1
+    width, word_index = file_format.width, _column_index(file_format.texts[0])
+    tag_index = _column_index(file_format.label) if file_format.label is not None else -1
     is_word_and_tag = width == 2 and word_index == 0 and tag_index == 1
 
     def parse(text: str) -> tuple[str | None, str]:
@@ -309,14 +292,14 @@ def _line_parser(file_format: LabeledFormat) -> Callable[[str], tuple[str | None
             cells = text.split(separator)
             if len(cells) == 2 and cells[0] and (separator == " " or " " not in text):
                 return cells[0], cells[1]
-        raw_cells = _split_line(text, width)
+        raw_cells = _split_conll_line(text, width)
         cells = [cell.strip(" ") for cell in raw_cells]
         if len(cells) == 1 and width > 1:
             return cells[0], ""
         if len(cells) > width and not any(cells[width:]):  # empty columns at the end
             del cells[width:]
         if len(cells) != width:
-            message = f"the line has {len(cells)} columns, {width} are expected: {shorten_value(text)}"
+            message = f"the line has {len(cells)} columns, {width} are expected: {quote_value(text)}"
             if "\t" not in text and width == 2:
                 message += " (words that hold spaces need tabs between the columns)"
             elif "\t" in text and " " in text and len(COLUMN_GAP.split(text.strip(" "))) == width:
@@ -326,29 +309,30 @@ def _line_parser(file_format: LabeledFormat) -> Callable[[str], tuple[str | None
             return None, ""
         word = cells[word_index] or raw_cells[word_index]  # a word may be a space
         if not word:
-            raise BadRowError(f"the line has no word: {shorten_value(text)}")
+            raise BadRowError(f"the line has no word: {quote_value(text)}")
         tag = cells[tag_index].strip() if tag_index >= 0 else ""
         if " " in tag:  # impossible if spaces separate columns
-            message = f"the tag {shorten_value(tag)} holds a space: {shorten_value(text)}"
+            message = f"the tag {quote_value(tag)} holds a space: {quote_value(text)}"
             raise BadRowError(f"{message} (only tabs part the columns of this line)")
         return word, tag
 
     return parse
 
 
-def _split_line(text: str, width: int) -> list[str]:
+def _split_conll_line(text: str, width: int) -> list[str]:
     """The columns of a line, separated by tabs, or by spaces if it has no tab."""
     if "\t" in text:
         return text.split("\t")
     cells = COLUMN_GAP.split(text.strip(" "))
     if len(cells) > 2 and is_slash_tagged_line(text):
         message = "this line is word/tag word/tag, a word and its tag are expected in columns"
-        raise BadRowError(f"{message}: {shorten_value(text)}")
+        raise BadRowError(f"{message}: {quote_value(text)}")
     is_space_tagged = width == 2 and len(cells) == 1 and text.startswith("  ")  # the word itself is a space
     return [" ", *cells] if is_space_tagged else cells
 
 
-def _column_number(column: ColumnRef) -> int:
+def _column_index(column: ColumnRef) -> int:
+    """The index of a column given by its number, counted from 1."""
     if isinstance(column, int) or (is_column_number(column) and column != "0"):
         return int(column) - 1
     raise InputError(f"no column of words and tags is called {column!r}", hint="give its number, counted from 1")
@@ -384,19 +368,19 @@ class BrokenRecord:
     record: Any = None
 
     def repair(self, on_bad_bytes: str) -> Any:
-        """The record with lone surrogates replaced or removed, as `on_bad_bytes` says; BadRowError if impossible."""
+        """The record with lone surrogates replaced or removed; raise BadRowError if it cannot be repaired."""
         if self.record is None:
             raise BadRowError(self.reason)
         return repair_surrogates(self.record, on_bad_bytes)
 
 
 def has_surrogates(value: Any) -> bool:
-    """Whether a JSON value has lone surrogates, which only escapes can spell."""
+    """Whether a JSON value contains lone surrogates, which only an escape can produce."""
     return SURROGATES.search(json.dumps(value, ensure_ascii=False)) is not None
 
 
 def repair_surrogates(value: Any, on_bad_bytes: str) -> Any:
-    """A JSON value with lone surrogates replaced or removed, as `on_bad_bytes` says; BadRowError for fail."""
+    """A JSON value with lone surrogates replaced or removed; raise BadRowError if `on_bad_bytes` is fail."""
     if on_bad_bytes == "fail":
         raise BadRowError(LONE_SURROGATE_MESSAGE)
     replacement = "\ufffd" if on_bad_bytes == "replace" else ""
@@ -419,14 +403,14 @@ def _check_record(record: Any, text: str) -> Any:
     if isinstance(record, BrokenRecord):
         return record
     if not isinstance(record, dict):
-        return BrokenRecord(f"{shorten_value(record)} is no JSON object")
+        return BrokenRecord(f"{quote_value(record)} is no JSON object")
     if ESCAPED_SURROGATE.search(text) and has_surrogates(record):
         return BrokenRecord(LONE_SURROGATE_MESSAGE, record)
     return record
 
 
 def json_array_items(blocks: TextBlocks) -> Iterator[tuple[int, Any]]:
-    """(line, object) of every element of one array. The whole text is read; its objects are parsed one by one."""
+    """(line, object) of every element of a JSON array. The text is read as a whole; objects are parsed one by one."""
     text, file, decoder = "".join(blocks), blocks.source.name, json.JSONDecoder()
     position, line, counted_to = _skip_whitespace(text, 0), 1, 0
 
@@ -481,7 +465,7 @@ SQUAD_HINT = 'SQuAD\'s form is expected: {"data": [{"paragraphs": [{"context": �
 
 
 def read_squad(source: SourceFile, options: LabeledReadOptions) -> Iterator[Example]:
-    """All questions in order. Bad ones are named by question id, as JSON has no meaningful lines."""
+    """All questions in order. Errors name the question id, as JSON has no meaningful lines."""
     text = "".join(options.open_blocks(source))
     try:
         content = json.loads(text)
@@ -497,7 +481,7 @@ def read_squad(source: SourceFile, options: LabeledReadOptions) -> Iterator[Exam
         if question.get("is_impossible") is True:
             answers = []
         elif answers == [] and "is_impossible" not in question and options.labels == "optional":
-            answers = None  # test files of SQuAD 1.1 have an empty list without that mark
+            answers = None  # test files of SQuAD 1.1 have an empty list and no `is_impossible`
         try:
             values = [question.get("question"), passage, answers, None]
             if has_surrogate_escapes and has_surrogates(values):
@@ -508,11 +492,11 @@ def read_squad(source: SourceFile, options: LabeledReadOptions) -> Iterator[Exam
 
 
 def _iter_questions(content: Any, file: str) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """(passage, question with its answers); InputError for anything that is not SQuAD's form."""
+    """(passage, question with its answers); raise InputError unless the JSON is in SQuAD's format."""
 
     def require_type(value: Any, expected_type: type, description: str) -> Any:
         if not isinstance(value, expected_type):
-            raise InputError(f"{description} is {shorten_value(value)}, not as in SQuAD", file=file, hint=SQUAD_HINT)
+            raise InputError(f"{description} is {quote_value(value)}, not as in SQuAD", file=file, hint=SQUAD_HINT)
         return value
 
     articles = require_type(content, dict, "the whole").get("data") if not isinstance(content, list) else content
@@ -521,10 +505,3 @@ def _iter_questions(content: Any, file: str) -> Iterator[tuple[Any, dict[str, An
             passage = require_type(paragraph, dict, "a paragraph").get("context")
             for question in require_type(paragraph.get("qas"), list, "qas"):
                 yield passage, require_type(question, dict, "a question")
-
-
-def is_squad(content: Any) -> bool:
-    """Whether a JSON value has SQuAD's form, judged by its first article."""
-    articles = content.get("data") if isinstance(content, dict) else content
-    first = articles[0] if isinstance(articles, list) and articles else None
-    return isinstance(first, dict) and "paragraphs" in first

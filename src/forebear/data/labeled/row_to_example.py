@@ -1,4 +1,4 @@
-"""Conversion of the raw values of a row to an example, or to the reason why the row is invalid."""
+"""Conversion of the raw values of a row to an example: labels, answers, choices, tags; BadRowError if invalid."""
 
 from __future__ import annotations
 
@@ -18,23 +18,17 @@ from forebear.data.labeled.examples import (
     QuestionExample,
     TaggedExample,
 )
-from forebear.data.labeled.labeled_format import (
-    BadRowError,
-    LabeledFormat,
-    LabeledReadOptions,
-    cell_text,
-    shorten_value,
-)
+from forebear.data.labeled.labeled_format import BadRowError, LabeledFormat, LabeledReadOptions, cell_text, quote_value
 from forebear.errors import list_names
 
-# --- Answers, and where they are in their passages ---
+# --- Answers and their offsets in the passage ---
 
 START_KEYS = ("answer_start", "start", "offset")
 ParsedAnswer = tuple[str, int | None]  # an answer and its offset, if the file has one
 
 
 def parse_answers(value: Any, start: Any, is_optional: bool) -> list[ParsedAnswer] | None:
-    """The answers in any of the known notations; []: unanswerable; None: no gold answer."""
+    """The answers in any of the supported notations; []: unanswerable; None: no gold answer."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -49,7 +43,7 @@ def parse_answers(value: Any, start: Any, is_optional: bool) -> list[ParsedAnswe
                 raise BadRowError(f"there are {len(texts)} answers, but {len(starts)} places where they begin")
             value = [{"text": text, "start": answer_start} for text, answer_start in zip(texts, starts, strict=True)]
     if not isinstance(value, list):
-        raise BadRowError(f"the answer is {shorten_value(value)}, which is no text")
+        raise BadRowError(f"the answer is {quote_value(value)}, which is no text")
     starts = start if isinstance(start, list) and len(start) == len(value) else [None] * len(value)
     answers: list[ParsedAnswer] = []
     for answer, answer_start in zip(value, starts, strict=True):
@@ -68,13 +62,13 @@ def _parse_start(value: Any) -> int | None:
             raise ValueError
         return int(value)
     except (ValueError, TypeError, OverflowError):
-        raise BadRowError(f"the answer's start is {shorten_value(value)}, which is no place in the passage") from None
+        raise BadRowError(f"the answer's start is {quote_value(value)}, which is no place in the passage") from None
 
 
 def locate_answers(passage: str, answers: list[ParsedAnswer]) -> tuple[tuple[AnswerSpan, ...], list[str]]:
-    """The span of each answer in its passage, and what was repaired.
+    """The span of each answer in its passage, and notes on repairs.
 
-    A wrong offset is corrected if the answer occurs exactly once; an answer that does not occur is dropped if the
+    A wrong offset is corrected if the answer occurs exactly once. An answer that does not occur is dropped if the
     question has another one.
     """
     spans: list[AnswerSpan] = []
@@ -86,10 +80,10 @@ def locate_answers(passage: str, answers: list[ParsedAnswer]) -> tuple[tuple[Ans
         elif text in passage if start is None else passage.count(text) == 1:
             spans.append(AnswerSpan(passage.index(text), text))
             if start is not None:
-                repairs.append(f"the answer {shorten_value(text)} begins at {spans[-1].start}, not at {start}")
+                repairs.append(f"the answer {quote_value(text)} begins at {spans[-1].start}, not at {start}")
         else:
-            location_text = "" if start is None or text not in passage else f" at {start}, but more than once elsewhere"
-            errors.append(f"the answer {shorten_value(text)} does not stand in its passage{location_text}")
+            offset_note = "" if start is None or text not in passage else f" at {start}, but more than once elsewhere"
+            errors.append(f"the answer {quote_value(text)} does not stand in its passage{offset_note}")
     if errors and not spans:
         raise BadRowError(errors[0])
     return tuple(spans), [*repairs, *(f"{error}; it was left out, the question has another" for error in errors)]
@@ -97,18 +91,18 @@ def locate_answers(passage: str, answers: list[ParsedAnswer]) -> tuple[tuple[Ans
 
 Label = str | tuple[str, ...] | float | None
 ExampleBuilder = Callable[[Sequence[Any], ExampleLocation], Example]  # values in the order of the format's role columns
-MAX_CACHED_LABELS = 10_000  # distinct spellings of labels; a column with more of them has no labels
+MAX_CACHED_LABELS = 10_000  # distinct cells of a label column; one with more of them has no class labels
 
 
 def fast_constructor(cls: Any) -> Callable[[Any, Any, Any], Any]:
-    """A constructor for frozen dataclasses with three slots, twice as fast as their own __init__."""
-    new, (first, second, third) = object.__new__, (vars(cls)[field.name].__set__ for field in fields(cls))
+    """A constructor of frozen dataclasses with three slots, twice as fast as their __init__."""
+    new, (set_first, set_second, set_third) = object.__new__, (vars(cls)[field.name].__set__ for field in fields(cls))
 
     def make(value1: Any, value2: Any, value3: Any) -> Any:
         instance = new(cls)
-        first(instance, value1)
-        second(instance, value2)
-        third(instance, value3)
+        set_first(instance, value1)
+        set_second(instance, value2)
+        set_third(instance, value3)
         return instance
 
     return make
@@ -144,7 +138,7 @@ def _label_parser(options: LabeledReadOptions) -> Callable[[Any], Label]:
     """A function that parses the label of a cell or JSON value."""
     if options.labels == "absent":
         return lambda value: None
-    parsers = {"one": lambda value, form: label_text(value), "several": _parse_labels, "number": _parse_number}
+    parsers = {"one": lambda value, file_format: label_text(value), "several": _parse_labels, "number": _parse_number}
     parse = parsers[options.file_format.answer]
     cache: dict[str, Label] = {}
 
@@ -153,11 +147,11 @@ def _label_parser(options: LabeledReadOptions) -> Callable[[Any], Label]:
             return label
         label = parse(value, options.file_format)
         if label is None:
-            if options.labels == "wanted":
+            if options.labels == "required":
                 raise BadRowError("there is no label")
             return None
         if options.known_labels is not None and not isinstance(label, float):
-            _check_known([label] if isinstance(label, str) else label, options.known_labels)
+            _require_known([label] if isinstance(label, str) else label, options.known_labels)
         if value.__class__ is str and len(cache) < MAX_CACHED_LABELS:
             cache[value] = label
         return label
@@ -165,7 +159,7 @@ def _label_parser(options: LabeledReadOptions) -> Callable[[Any], Label]:
     return read_label
 
 
-def _check_known(labels: Iterable[str], known_labels: frozenset[str], role: str = "label") -> None:
+def _require_known(labels: Iterable[str], known_labels: frozenset[str], role: str = "label") -> None:
     for label in labels:
         if label not in known_labels:
             raise BadRowError(unknown_label_reason(label, known_labels, role))
@@ -173,7 +167,7 @@ def _check_known(labels: Iterable[str], known_labels: frozenset[str], role: str 
 
 def unknown_label_reason(label: str, known_labels: Collection[str], role: str) -> str:
     names = list_names(sorted(known_labels), 20)
-    return f"the {role} {shorten_value(label)} is not among those that are known: {names}"
+    return f"the {role} {quote_value(label)} is not among those that are known: {names}"
 
 
 def label_text(value: Any) -> str | None:
@@ -186,7 +180,7 @@ def label_text(value: Any) -> str | None:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return str(value)
-    raise BadRowError(f"the label is {shorten_value(value)}, which is not one label")
+    raise BadRowError(f"the label is {quote_value(value)}, which is not one label")
 
 
 def _parse_number(value: Any, file_format: LabeledFormat) -> float | None:
@@ -195,9 +189,9 @@ def _parse_number(value: Any, file_format: LabeledFormat) -> float | None:
     try:
         number = float(text)
     except ValueError:
-        raise BadRowError(f"the label {shorten_value(text)} is no number") from None
+        raise BadRowError(f"the label {quote_value(text)} is no number") from None
     if not math.isfinite(number):
-        raise BadRowError(f"the label {shorten_value(text)} is not a finite number")
+        raise BadRowError(f"the label {quote_value(text)} is not a finite number")
     return number
 
 
@@ -221,28 +215,28 @@ def parse_json_list(cell: str) -> list[Any]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, list):
-        raise BadRowError(f"{shorten_value(cell)} is no JSON list")
+        raise BadRowError(f"{quote_value(cell)} is no JSON list")
     return value
 
 
 def _build_tagged(options: LabeledReadOptions, values: Sequence[Any], location: ExampleLocation) -> TaggedExample:
     words, tags = values[0], values[1]
     if not isinstance(words, list | str) or not words:
-        list_error = f"the words are {shorten_value(words)}, which is no list"
+        list_error = f"the words are {quote_value(words)}, which is no list"
         raise BadRowError(list_error if words else "there are no words")
     words = tuple(cell_text(word, "word") if not isinstance(word, str) or not word else word for word in words)
     if not tags or options.labels == "absent":
-        if options.labels == "wanted":
+        if options.labels == "required":
             raise BadRowError("there are no tags")
         return TaggedExample(words, None, location)
     if not isinstance(tags, list) or len(tags) != len(words):
-        count = len(tags) if isinstance(tags, list) else shorten_value(tags)
+        count = len(tags) if isinstance(tags, list) else quote_value(tags)
         raise BadRowError(f"there are {len(words)} words, but the tags are {count}")
     tag_texts = tuple(map(label_text, tags))
     if None in tag_texts:
         raise BadRowError(f"word {tag_texts.index(None) + 1} has no tag")
     if options.known_labels is not None:
-        _check_known(filter(None, tag_texts), options.known_labels, "tag")
+        _require_known(filter(None, tag_texts), options.known_labels, "tag")
     return TaggedExample(words, tuple(filter(None, tag_texts)), location)
 
 
@@ -252,7 +246,7 @@ def _build_question(options: LabeledReadOptions, values: Sequence[Any], location
     if options.labels != "absent":
         answers = parse_answers(values[2], values[3], options.labels == "optional")
     if answers is None:
-        if options.labels == "wanted":
+        if options.labels == "required":
             raise BadRowError("nobody has said what the answer is")
         return QuestionExample(question, passage, None, location)
     spans, repairs = locate_answers(passage, answers)
@@ -269,7 +263,7 @@ def _build_choice(options: LabeledReadOptions, values: Sequence[Any], location: 
     gold = values[end]
     if options.labels == "absent" or (options.labels == "optional" and (gold is None or gold == "")):
         return ChoiceExample(text, choices, None, location)
-    return ChoiceExample(text, choices, _parse_right_choice(gold, choices, choice_labels, file_format.first), location)
+    return ChoiceExample(text, choices, _parse_gold_choice(gold, choices, choice_labels, file_format.first), location)
 
 
 def parse_choices(values: list[Any]) -> tuple[tuple[str, ...], list[str]]:
@@ -281,7 +275,7 @@ def parse_choices(values: list[Any]) -> tuple[tuple[str, ...], list[str]]:
         if isinstance(value, dict):  # {"text": [...], "label": [...]}
             choice_labels, value = [str(choice_label) for choice_label in value.get("label") or ()], value.get("text")
         if not isinstance(value, list):
-            list_error = f"the choices are {shorten_value(value)}, which is no list"
+            list_error = f"the choices are {quote_value(value)}, which is no list"
             raise BadRowError("there are no choices" if value is None else list_error)
         if value and all(isinstance(choice, dict) for choice in value):
             choice_labels = [str(choice["label"]) for choice in value if "label" in choice]
@@ -289,12 +283,12 @@ def parse_choices(values: list[Any]) -> tuple[tuple[str, ...], list[str]]:
         values = value
     if len(values) < 2:
         raise BadRowError(f"there {'is one choice' if values else 'are no choices'} only; two are needed")
-    numbers = [str(value) if type(value) in (int, float) else value for value in values]
-    texts = tuple(cell_text(value, f"choice number {number}") for number, value in enumerate(numbers, 1))
+    choice_values = [str(value) if type(value) in (int, float) else value for value in values]
+    texts = tuple(cell_text(value, f"choice number {number}") for number, value in enumerate(choice_values, 1))
     return texts, choice_labels if len(choice_labels) == len(texts) else []
 
 
-def _parse_right_choice(value: Any, choices: tuple[str, ...], choice_labels: list[str], first: str) -> int:
+def _parse_gold_choice(value: Any, choices: tuple[str, ...], choice_labels: list[str], first: str) -> int:
     if (gold := label_text(value)) is None:
         raise BadRowError("nobody has said which choice is right")
     if gold in choice_labels:
@@ -303,18 +297,18 @@ def _parse_right_choice(value: Any, choices: tuple[str, ...], choice_labels: lis
         matches = [index for index, choice in enumerate(choices) if choice.strip() == gold]
         if len(matches) != 1:
             count = "more than one" if matches else "none"
-            raise BadRowError(f"the right choice {shorten_value(gold)} is {count} of the choices")
+            raise BadRowError(f"the right choice {quote_value(gold)} is {count} of the choices")
         return matches[0]
-    number = choice_index(gold, first)
-    if number is None or not 0 <= number < len(choices):
-        message = f"the right choice is {shorten_value(gold)}, but there are {len(choices)}"
+    index = choice_index(gold, first)
+    if index is None or not 0 <= index < len(choices):
+        message = f"the right choice is {quote_value(gold)}, but there are {len(choices)}"
         raise BadRowError(f"{message}, and the first is called {first}")
-    return number
+    return index
 
 
-def choice_index(right: str, first: str) -> int | None:
-    """The index (from 0) of a choice, where the first is called 0, 1 or A."""
+def choice_index(gold: str, first: str) -> int | None:
+    """The index (from 0) of a choice, where `first` (0, 1 or A) is the name of the first one."""
     if first == "A":
-        return ord(right.upper()) - ord("A") if len(right) == 1 and right.isascii() and right.isalpha() else None
-    right = right.removesuffix(".0")  # numbers as spreadsheets write them
-    return int(right) - int(first) if right.isdecimal() and right.isascii() else None
+        return ord(gold.upper()) - ord("A") if len(gold) == 1 and gold.isascii() and gold.isalpha() else None
+    gold = gold.removesuffix(".0")  # numbers as spreadsheets write them
+    return int(gold) - int(first) if gold.isdecimal() and gold.isascii() else None

@@ -1,4 +1,4 @@
-"""Train/dev/test split by content, so that equal texts stay in one split, and leakage between splits."""
+"""Train/dev/test split and sampling by content, so that equal texts stay together, and leakage between splits."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from forebear.data.labeled.examples import (
+    ChoiceExample,
     Example,
     ExampleLocation,
+    LabeledExample,
     QuestionExample,
+    TaggedExample,
     example_content,
     example_labels,
     normalized_content,
@@ -19,7 +22,7 @@ from forebear.data.labeled.examples import (
 from forebear.errors import InputError
 
 SPLIT_NAMES = ("train", "dev", "test")
-MAX_LOCATIONS = 5  # places
+MAX_LOCATIONS = 5  # of overlapping examples, listed with a leakage
 RANK_RANGE = 1 << 64
 
 
@@ -96,26 +99,23 @@ def split_examples(examples: Iterable[Example], *, dev: float = 0.1, test: float
 
 
 def _content_rank(example: Example, seed: int) -> int:
-    """A number below RANK_RANGE that depends on content and seed alone; the lowest ranks go to test."""
+    """A number below RANK_RANGE that depends only on content and seed; the lowest ranks go to test."""
     data = f"{seed}\0{normalized_content(example)}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest())
 
 
 def _split_few_contents(split_of_rank: dict[int, int], fractions: dict[int, float], notes: list[str]) -> None:
     """Split few contents by rank order, so that each requested split has one, dev before test."""
-    counts = {
-        split_index: max(1, round(fraction * len(split_of_rank)))
-        for split_index, fraction in fractions.items()
-        if fraction
-    }
-    while sum(counts.values()) >= len(split_of_rank) and any(counts.values()):
-        largest = max(counts, key=lambda number: (counts[number], number))
+    num_contents = len(split_of_rank)
+    counts = {index: max(1, round(fraction * num_contents)) for index, fraction in fractions.items() if fraction}
+    while sum(counts.values()) >= num_contents and any(counts.values()):
+        largest = max(counts, key=lambda index: (counts[index], index))
         counts[largest] -= 1
     num_test = counts.get(2, 0)
     for position, rank in enumerate(sorted(split_of_rank)):
         split_of_rank[rank] = 2 if position < num_test else 1 if position < num_test + counts.get(1, 0) else 0
-    description = f"{len(split_of_rank)} different text{'s' * (len(split_of_rank) != 1)}"
-    empty_names = [SPLIT_NAMES[number] for number, count in counts.items() if not count]
+    description = f"{num_contents} different text{'s' * (num_contents != 1)}"
+    empty_names = [SPLIT_NAMES[index] for index, count in counts.items() if not count]
     if len(empty_names) < len(counts):
         notes.append(f"there are only {description}: they were divided by rank, so that no side is empty by chance")
     if empty_names:
@@ -130,18 +130,18 @@ def _cover_labels(
         *(row_labels for rank, row_labels in zip(ranks, labels, strict=True) if split_of_rank[rank] == 0)
     )
     rank_of_label: dict[str, int] = {}
-    for rank, own in zip(ranks, labels, strict=True):
-        for label in own:
+    for rank, row_labels in zip(ranks, labels, strict=True):
+        for label in row_labels:
             if label not in train_labels:
                 rank_of_label[label] = max(rank, rank_of_label.get(label, -1))
     if not rank_of_label:
         return
     labels_of_rank: dict[int, set[str]] = {rank: set() for rank in split_of_rank}
-    for rank, own in zip(ranks, labels, strict=True):
-        labels_of_rank[rank].update(own)
+    for rank, row_labels in zip(ranks, labels, strict=True):
+        labels_of_rank[rank].update(row_labels)
     previous_splits = set(split_of_rank.values())
     for label, rank in rank_of_label.items():
-        if label not in train_labels:  # else it came along with another one
+        if label not in train_labels:  # otherwise it was moved together with another label
             only_split = SPLIT_NAMES[split_of_rank[rank]]
             notes.append(f"the label {label!r} was only in {only_split}: a text with it was moved to train")
             split_of_rank[rank] = 0
@@ -177,3 +177,25 @@ def split_leakage(train: Iterable[Example], test: Iterable[Example]) -> SplitLea
             if len(locations) < MAX_LOCATIONS:
                 locations.append((example.location, train_location))
     return SplitLeakage(count, num_exact, num_normalized, tuple(locations), content_type)
+
+
+# For each class, a fixed name and the fields that are hashed by value: renaming a class or field changes no hash.
+HASHED_FIELDS: dict[type[Example], tuple[str, ...]] = {
+    LabeledExample: ("labeled", "texts", "label"),
+    TaggedExample: ("tagged", "words", "tags"),
+    QuestionExample: ("question", "question", "passage", "answers"),
+    ChoiceExample: ("choices", "text", "choices", "answer_index"),
+}
+
+
+def _content_hash(example: Example) -> bytes:
+    class_name, *names = HASHED_FIELDS[type(example)]
+    values = [getattr(example, name) for name in names]
+    if isinstance(example, QuestionExample) and example.answers is not None:
+        values[-1] = tuple((span.start, span.text) for span in example.answers)
+    return hashlib.blake2b(repr((class_name, *values)).encode("utf-8", "replace"), digest_size=8).digest()
+
+
+def sample_by_content(examples: list[Any], fraction: float) -> list[Any]:
+    """A fraction of the examples, at least two, sampled by content: a larger fraction includes a smaller one."""
+    return sorted(examples, key=_content_hash)[: max(2, round(fraction * len(examples)))]

@@ -1,10 +1,10 @@
-"""Tag schemes (BIO, IOB1, IOBES, BMES, …): detection, conversion to and from IOBES, validation and repair.
+"""Tag schemes (BIO, IOB1, IOBES, BMES, …): detection, conversion of tags and files, validation and repair.
 
-Tags that do not mark entities, such as parts of speech, are plain: each word has its own, and any tag may follow any.
+Tags that do not mark entities, such as parts of speech, are plain: any tag may follow any other.
 
-All schemes are read by conlleval's rule: a word continues the entity of the previous word if its own tag is I or E, the
-previous one is B or I, and both have the same entity type; any other word that is not O starts an entity. Hence every
-tag sequence has entities, even one that violates its scheme; repairing it writes these entities as the scheme would.
+All schemes are read by conlleval's rule: a word continues the entity of the previous word if its tag is I or E, the
+previous tag is B or I, and both have the same entity type; any other word that is not O starts an entity. Hence even a
+sequence that violates its scheme has entities; repairing it writes these entities as the scheme would.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -55,7 +55,7 @@ class TagTransitions(NamedTuple):
 
 def detect_scheme(sequences: Iterable[Sequence[str]]) -> SchemeGuess:
     """The scheme with the fewest violations (the simplest on ties); plain if the tags mark no entities."""
-    # Whether a tag is valid depends on its neighbors alone, and there are few distinct trigrams.
+    # Whether a tag is valid depends only on its neighbors, and there are few distinct trigrams.
     trigrams: Counter[tuple[str, str, str]] = Counter()
     for tags in sequences:
         trigrams.update(_tag_trigrams(tags))
@@ -84,13 +84,13 @@ def detect_scheme(sequences: Iterable[Sequence[str]]) -> SchemeGuess:
 
 
 def to_iobes(tags: Sequence[str], scheme: AnyScheme) -> list[str]:
-    """Convert tags to IOBES; plain tags stay; InputError for tags that violate the scheme."""
-    return _convert_tags(tags, scheme, "IOBES")
+    """Convert tags to IOBES; plain tags stay. Raise InputError if tags violate the scheme."""
+    return _convert_scheme(tags, scheme, "IOBES")
 
 
 def from_iobes(tags: Sequence[str], scheme: AnyScheme) -> list[str]:
-    """Convert IOBES tags to a scheme; InputError for tags that violate IOBES."""
-    return _convert_tags(tags, "IOBES", scheme)
+    """Convert IOBES tags to a scheme; raise InputError if they violate IOBES."""
+    return _convert_scheme(tags, "IOBES", scheme)
 
 
 def scheme_labels(labels: Sequence[str], scheme: AnyScheme) -> list[str]:
@@ -114,7 +114,7 @@ def entity_spans(tags: Sequence[str]) -> list[Entity]:
 
 
 def entities_to_iobes(entities: Iterable[Entity], num_words: int) -> list[str]:
-    """IOBES tags of `num_words` words with these entities; InputError if two of them overlap."""
+    """The IOBES tags of `num_words` words with these entities; raise InputError if two of them overlap."""
     tags = ["O"] * num_words
     last_end = 0
     for first, end, kind in sorted(entities):
@@ -148,10 +148,53 @@ def repair_tags(tags: Sequence[str], scheme: AnyScheme = "IOBES") -> tuple[list[
 
 
 def reject_nested_tags(tags: Sequence[str], *, file: str | None = None, line: int | None = None) -> None:
-    """InputError if a word has several tags (B-PER|B-ORG): one tag per word cannot express nested entities."""
+    """Raise InputError if a word has several tags (B-PER|B-ORG), as for nested entities."""
     for index, tag in enumerate(tags):
         if MULTIPLE_TAGS.fullmatch(tag):
             raise _nesting_error(f"word {index + 1} has several tags ({tag})", file, line)
+
+
+def file_scheme(examples: list[Any], path: str, scheme: Any, notes: list[str]) -> Any:
+    """The scheme of another file than the training file: the same, unless its tags violate it and fit another one."""
+    tag_sequences = [example.tags for example in examples if example.tags is not None]
+    if scheme == PLAIN_SCHEME or not any(scheme_violations(tags, scheme) for tags in tag_sequences):
+        return scheme
+    file_guess = detect_scheme(tag_sequences)
+    if file_guess.scheme == PLAIN_SCHEME:
+        message = f"its tags, such as {tag_sequences[0][0]!r}, make up no names, and names ({scheme}) were learned"
+        raise InputError(message, file=path, hint="give a file of names, or ask a run that learned such tags")
+    if file_guess.num_violations or file_guess.scheme == scheme:
+        return scheme
+    scheme_text = f"{file_guess.scheme}: {file_guess.reason}"
+    notes.append(f"tags of {path} are read as {scheme_text}; those learned from are {scheme}")
+    return file_guess.scheme
+
+
+def convert_file(
+    examples: list[Any], path: str, scheme: AnyScheme, notes: list[str], *, repair: bool, has_word_lines: bool
+) -> list[Any]:
+    """The examples of a file with IOBES tags; violations raise InputError, or are repaired and counted in a note.
+
+    `has_word_lines` says that the file has one word per line, so that an error can name its line.
+    """
+    repairs, converted = 0, []
+    for example in examples:
+        tags = example.tags
+        if tags is not None:
+            if not repair and (violations := scheme_violations(tags, scheme)):
+                index, reason = violations[0]
+                hint = "mend it, or let tags be repaired (and counted) with --on-bad-tags repair"
+                message = f"word {index + 1} of the sentence, {example.words[index]!r}: {reason} ({scheme})"
+                line = example.location.line
+                line = line + index if line is not None and has_word_lines else line
+                raise InputError(message, file=path, line=line, hint=hint)
+            tags, count = repair_tags(tags, scheme)
+            repairs += count
+            tags = tuple(to_iobes(tags, scheme))
+        converted.append(replace(example, tags=tags))
+    if repairs:
+        notes.append(f"{repairs:,} tags of {path} broke their scheme and were repaired")
+    return converted
 
 
 def iobes_labels(kinds: Iterable[str]) -> list[str]:
@@ -161,7 +204,7 @@ def iobes_labels(kinds: Iterable[str]) -> list[str]:
 
 
 def split_tag(tag: str) -> tuple[str, str]:
-    """The letter and the entity type of an IOBES tag; InputError for any other tag."""
+    """The letter and the entity type of an IOBES tag; raise InputError for any other tag."""
     role, kind = _split(tag)
     if tag[:1] != role or (role == "O" and tag != "O"):
         raise InputError(f"{tag!r} is no tag of IOBES", hint="give O, or B, I, E or S with a kind, as in B-PER")
@@ -244,7 +287,7 @@ def _expected_tags(tags: Sequence[str], scheme: AnyScheme) -> list[str]:
     return [_expected_tag(*trigram, scheme) for trigram in _tag_trigrams(tags)]
 
 
-def _convert_tags(tags: Sequence[str], source: AnyScheme, target: AnyScheme) -> list[str]:
+def _convert_scheme(tags: Sequence[str], source: AnyScheme, target: AnyScheme) -> list[str]:
     if PLAIN_SCHEME in (source, target):
         return list(tags)
     if violations := scheme_violations(tags, source):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
 
 
-# The longest run of letters that the trainer gets as one word, except Chinese; longer ones are split.
+# The longest run of letters that the trainer gets as one word; longer ones are split.
 MAX_RUN_LENGTH = 32
 _LONG_RUN = re.compile(rf"[^\W\d_]{{{MAX_RUN_LENGTH + 1},}}")
 
@@ -83,11 +83,7 @@ def bpe_spec(
 
 # Byte-level BPE writes printable Latin-1 bytes as themselves and maps the others to U+0100 and up.
 _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-
-
 _OTHERS = sorted({*range(0x100)} - {*_PRINTABLE})
-
-
 BYTE_OF_CHARACTER = {chr(byte): byte for byte in _PRINTABLE} | {chr(0x100 + i): byte for i, byte in enumerate(_OTHERS)}
 
 
@@ -104,8 +100,8 @@ def readable_token(tokenizer: Tokenizer, token_id: int) -> str:
     token = tokenizer.id_to_token(token_id)
     if tokenizer.kind != "bytepair" or token_id in tokenizer.special_ids:
         return token
-    spelled_bytes = token_bytes(token)
+    data = token_bytes(token)
     try:
-        return spelled_bytes.decode().replace(" ", "␣").replace("\n", "⏎")
+        return data.decode().replace(" ", "␣").replace("\n", "⏎")
     except UnicodeDecodeError:
-        return f"‹{spelled_bytes.hex(' ').upper()}›"
+        return f"‹{data.hex(' ').upper()}›"

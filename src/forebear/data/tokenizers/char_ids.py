@@ -70,7 +70,7 @@ class CharIds:
             return self._words[word_id - self.size]
 
     def encode_word(self, word: str) -> np.ndarray:
-        """(max_symbols,) symbols."""
+        """(max_symbols,) symbols of a word."""
         return self._row(word.encode("utf-8", "replace")[: self.max_symbols - NUM_WORD_MARKERS])
 
     def truncated_ids(self) -> np.ndarray:
@@ -128,7 +128,7 @@ def truncation_stats(char_ids: CharIds, tokens: Sequence[str], ids: np.ndarray) 
     return stats | {"tokens": int(counts[truncated].sum()), "examples": examples}
 
 
-# --- Out-of-vocabulary words for character-level networks ---
+# --- Tokenizer with out-of-vocabulary words, for character-level networks ---
 
 
 def oov_ids(
@@ -150,7 +150,7 @@ def oov_ids(
 
 
 class OOVTokenizer(Tokenizer):
-    """A tokenizer that gives out-of-vocabulary words ids of their own, for networks with the same CharIds."""
+    """A tokenizer that gives each out-of-vocabulary word an id, for networks with the same CharIds."""
 
     def __init__(self, base: Tokenizer, char_ids: CharIds) -> None:
         vars(self).update(vars(base))  # otherwise identical

@@ -1,4 +1,4 @@
-"""Character-level tokenizer."""
+"""Character-level tokenization: character counts, the specification of a tokenizer, and encoding by a table."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class CharacterTable:
     """Encodes characters by table look-up, many times faster than the Rust model."""
 
     def __init__(self, tokens: Sequence[str], special_ids: Iterable[int], unk_id: int) -> None:
-        hidden_ids = set(special_ids)
+        special_ids = set(special_ids)
         self._ids = np.full(0x110000, unk_id, np.int32)
         for i, token in enumerate(tokens):
-            if len(token) == 1 and i not in hidden_ids:
+            if len(token) == 1 and i not in special_ids:
                 self._ids[ord(token)] = i
 
     def encode_many(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

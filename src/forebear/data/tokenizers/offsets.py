@@ -29,7 +29,7 @@ def token_offsets(encodings: Sequence[tokenizers.Encoding]) -> np.ndarray:
 
 
 def last_characters(offsets: np.ndarray) -> np.ndarray:
-    """The last character of each token; of an empty span, its position."""
+    """The offset of the last character of each token; of an empty span, its position."""
     return np.maximum(offsets[:, 1] - 1, offsets[:, 0])
 
 

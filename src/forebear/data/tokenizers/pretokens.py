@@ -15,15 +15,15 @@ from forebear.kernels.char_classes import CLASS_GAP, CLASS_RUN, CLASS_SINGLE
 
 # --- Pretokens by character classes ---
 
-# Separators inside one string: NUL if no text has it, otherwise a surrogate, which none has.
+# Separators inside one string: NUL if no text contains it, otherwise a surrogate, which none contains.
 NUL_CODE, SURROGATE_CODE = 0, 0xD800
-# Characters above which compiled loops save more time than loading them takes; less if numba is loaded already.
+# Characters from which compiled loops save more time than loading them takes; fewer if numba is loaded already.
 COMPILE_AFTER, COMPILE_AFTER_IF_LOADED = 1 << 22, 1 << 20
 NO_BOUNDARIES = np.zeros(0, np.int64)
 
 
 def worth_compiling(characters: int) -> bool:
-    """Whether enough text was seen to expect as much again."""
+    """Whether so much text was processed that compiled loops are likely to pay off."""
     return characters > (COMPILE_AFTER_IF_LOADED if "numba" in sys.modules else COMPILE_AFTER)
 
 
@@ -42,7 +42,7 @@ class PretokenIndex:
     Args:
         classes: (0x110000,) CLASS_RUN, CLASS_GAP or CLASS_SINGLE for each character: part of a pretoken, between
             pretokens, or a pretoken of its own.
-        characters_before: Characters that were processed before, elsewhere.
+        characters_before: Characters that were already processed elsewhere.
 
     Look-up is in Python for short texts, in a compiled loop for long ones.
     """
@@ -84,14 +84,14 @@ class PretokenIndex:
             codes: Code points, the last of which is in `gaps`.
             gaps: Ascending positions that belong to no pretoken.
             boundaries: Ascending positions before which a pretoken ends.
-            is_boundary: True where one does; None: nowhere.
+            is_boundary: True where a pretoken ends; None: nowhere.
         """
         self._num_seen += len(codes)
         if self._compiled is None and worth_compiling(self._num_seen):
             self._compile()
         num_before = len(self)
-        find = self._look_up_reference if self._compiled is None else self._look_up_compiled
-        starts, ids = find(codes, gaps, boundaries, is_boundary)
+        look_up = self._look_up_reference if self._compiled is None else self._look_up_compiled
+        starts, ids = look_up(codes, gaps, boundaries, is_boundary)
         new_pretokens = self.texts(num_before)
         self.characters += sum(map(len, new_pretokens))
         return starts, ids, new_pretokens
@@ -110,12 +110,10 @@ class PretokenIndex:
 
         self._compiled = empty_pretoken_table()
         if self._ids:
-            pretokens = list(self._ids)
-            gaps = np.cumsum([len(name) + 1 for name in pretokens]) - 1
-            all_run = np.full(0x110000, CLASS_RUN, np.int32)
-            self._compiled, *_ = number_pretokens(
-                self._compiled, code_points(" ".join(pretokens) + " "), all_run, gaps, NO_BOUNDARIES, np.zeros(0, bool)
-            )
+            codes = code_points(" ".join(self._ids) + " ")
+            gaps = np.cumsum([len(pretoken) + 1 for pretoken in self._ids]) - 1
+            classes, no_flags = np.full(0x110000, CLASS_RUN, np.int32), np.zeros(0, bool)
+            self._compiled, *_ = number_pretokens(self._compiled, codes, classes, gaps, NO_BOUNDARIES, no_flags)
         self._ids = {}
 
     def _look_up_compiled(
@@ -166,8 +164,7 @@ def _split_runs(codes: np.ndarray, is_run: np.ndarray, is_start: np.ndarray) -> 
     marker_positions += np.arange(len(run_codes))
     with_markers = np.full(marker_positions[-1] + 2, marker, np.uint32)
     with_markers[marker_positions] = run_codes
-    # A view as one long string makes no detour through an encoding; the mark at its end keeps it whole, as numpy
-    # drops NULs there: with NUL for a mark that one is dropped, and only that one.
+    # A view as one long string needs no encoding. numpy drops NULs at its end: the marker there, if it is NUL.
     joined = str(with_markers.view(f"U{len(with_markers)}")[0])
     return joined.split(chr(marker))[1:] if marker == NUL_CODE else joined.split(chr(marker))[1:-1]
 
@@ -176,7 +173,7 @@ MAX_GAP_CODE, LINE_FEED = 32, 10  # bytes of multi-byte UTF-8 characters are hig
 
 
 class WhitespaceWords:
-    """As `PretokenIndex`, for words that only these gap characters separate.
+    """`PretokenIndex` for words that are separated only by these gap characters.
 
     Look-up is by a dictionary for short texts, by a compiled loop over UTF-8 bytes for long ones.
     """
@@ -202,7 +199,7 @@ class WhitespaceWords:
         return int(self._compiled.ends[len(self)]) - len(self)
 
     def look_up_texts(self, texts: Sequence[str], *, with_starts: bool = False) -> PretokenLookup:
-        """The words of these texts; their starts only if `with_starts`."""
+        """The words of these texts, with their starts only if `with_starts`."""
         num_before = len(self)
         word_ids, ends, starts = self._find_words(texts, with_starts)
         return PretokenLookup(starts, word_ids, ends, self.texts(num_before))
@@ -218,7 +215,7 @@ class WhitespaceWords:
         return self._find_words(texts, False)[:2]
 
     def number_bytes(self, data: bytes, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """The same for UTF-8 texts; None while a dictionary is as fast."""
+        """The same for UTF-8 texts separated by gaps; None while a dictionary is as fast."""
         return self._number_bytes_compiled(_padded_array(data), ends)[:2] if self._use_compiled([data]) else None
 
     def word_ids(self, texts: Sequence[str]) -> np.ndarray:
@@ -236,12 +233,11 @@ class WhitespaceWords:
 
     def _find_words(self, texts: Sequence[str], with_starts: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The id of each word, their cumulative number per text, and their starts."""
-        return (self._find_words_compiled if self._use_compiled(texts) else self._find_words_reference)(
-            texts, with_starts
-        )
+        find = self._find_words_compiled if self._use_compiled(texts) else self._find_words_reference
+        return find(texts, with_starts)
 
     def _use_compiled(self, texts: Sequence[str | bytes]) -> bool:
-        """Whether to use compiled loops, counting these texts."""
+        """Whether to use compiled loops; counts the characters of these texts."""
         if self._compiled is None:
             self._num_seen += sum(map(len, texts))
             if worth_compiling(self._num_seen):
@@ -283,7 +279,7 @@ class WhitespaceWords:
         compile_kernel(word_prefixes_kernel)(self._compiled.codes, self._compiled.ends, first, second)
         order = np.argsort(first, kind="stable")
         _sort_ties(order, lambda indices: np.lexsort((second[indices], first[indices])), first)
-        # Ties of more than sixteen bytes are rare: sorted one by one.
+        # Words that share sixteen bytes are rare: they are sorted as strings.
         _sort_ties(order, lambda indices: _text_order(self.texts_of(indices)), first, second)
         return order
 
@@ -315,7 +311,9 @@ class WhitespaceWords:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         data = _utf8_array("\n".join(texts))
         ends = np.append(np.flatnonzero(data == LINE_FEED), len(data))
-        if not self._gaps[LINE_FEED] or len(ends) != len(texts):  # some texts contain line feeds: encoded one by one
+        if not self._gaps[LINE_FEED] or len(ends) != len(
+            texts
+        ):  # some texts contain line feeds: encode them one by one
             encoded_texts = [replace_surrogates(text).encode() for text in texts]
             data, ends = _padded_array(b" ".join(encoded_texts)), np.cumsum(text_lengths(encoded_texts) + 1)
         word_ids, word_ends, starts = self._number_bytes_compiled(data, ends, with_starts)
@@ -341,10 +339,7 @@ class WhitespaceWords:
         starts = np.zeros(len(word_ids), np.int64)
         if with_starts:
             text_starts = np.cumsum(text_lengths(texts) + 1) - text_lengths(texts) - 1
-            offsets = (
-                _word_offsets(self._replace_gaps(text), text_words)
-                for text, text_words in zip(texts, words_by_text, strict=True)
-            )
+            offsets = map(_word_offsets, map(self._replace_gaps, texts), words_by_text)
             starts = np.fromiter(chain.from_iterable(offsets), np.int64, len(word_ids))
             starts += np.repeat(text_starts, text_lengths(words_by_text))
         return word_ids, np.cumsum(text_lengths(words_by_text)), starts

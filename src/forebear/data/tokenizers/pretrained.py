@@ -1,4 +1,4 @@
-"""Loads published tokenizers: any tokenizer.json, BERT's and ERNIE's vocab.txt, GPT-2's pair of files."""
+"""Loaders of published tokenizers: any tokenizer.json, BERT's and ERNIE's vocab.txt, GPT-2's pair of files."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _find_file(path: Path) -> Path:
 
 
 def _gpt2_pair(file: Path) -> tuple[Path, Path] | None:
-    """GPT-2's two files where this is one of them."""
+    """Both files of GPT-2 if this is one of them."""
     for first, second in GPT2_FILE_PAIRS:
         if file.name in (first, second):
             pair = file.with_name(first), file.with_name(second)
@@ -94,7 +94,7 @@ def _parse_json(file: Path, text: str) -> Any:
 
 
 def _from_json(spec: Any, file: Path) -> Tokenizer:
-    """A tokenizer.json of ours, or a foreign one whose kind and special tokens are inferred."""
+    """A tokenizer.json of forebear, or of another library, whose kind and special tokens are inferred."""
     model = spec.get("model") if isinstance(spec, dict) else None
     if not isinstance(model, dict) or "vocab" not in model:
         raise InputError("JSON, but not a tokenizer.json", file=file, hint=ACCEPTED_HINT)
@@ -103,7 +103,7 @@ def _from_json(spec: Any, file: Path) -> Tokenizer:
     try:
         if not isinstance(model.get("forebear"), dict):
             spec["model"] = {**model, "forebear": _infer_metadata(spec, file)}
-        rust_tokenizer(spec, specials=False)  # the library's own check of the whole
+        rust_tokenizer(spec, specials=False)  # the library checks the whole file
         tokenizer = Tokenizer(spec, file=file)
         if any(not isinstance(i, int) or not 0 <= i < tokenizer.vocab_size for i in tokenizer.special_roles.values()):
             message = f"its roles name ids outside 0 to {tokenizer.vocab_size - 1}"
@@ -112,7 +112,7 @@ def _from_json(spec: Any, file: Path) -> Tokenizer:
         tokenizer.decode(tokenizer.encode("a 中 !").ids)
     except InputError:
         raise
-    except Exception as error:  # noqa: BLE001 - the library raises bare Exception, a mangled blueprint anything
+    except Exception as error:  # noqa: BLE001 - the library raises bare Exception, an invalid file any error
         message = f"a tokenizer.json that cannot be used: {type(error).__name__}: {error}"
         raise InputError(message, file=file, hint=FETCH_AGAIN) from None
     return tokenizer
@@ -172,8 +172,8 @@ def _bert_spec(file: Path, text: str, lower: bool | None) -> TokenizerSpec:
         raise InputError(message, file=file, hint=f"add a line [UNK], or give another file: {ACCEPTED_HINT}")
     is_guessed = lower is None
     lower = not any(_has_capital(token) for token in tokens) if lower is None else lower
-    facts = {"source": file.name, "lower_guessed": is_guessed}
-    return wordpiece.wordpiece_spec(tokens, specials=roles, lower=lower, facts=facts)
+    metadata = {"source": file.name, "lower_guessed": is_guessed}
+    return wordpiece.wordpiece_spec(tokens, specials=roles, lower=lower, metadata=metadata)
 
 
 def _ernie_tokens(file: Path, lines: list[str]) -> list[str]:
@@ -197,8 +197,8 @@ def _ernie_tokens(file: Path, lines: list[str]) -> list[str]:
 
 def _has_capital(token: str) -> bool:
     """Whether a token other than special ones ([CLS], <S>) has a capital letter."""
-    special = len(token) > 2 and (token[0], token[-1]) in (("[", "]"), ("<", ">"))
-    return not special and any("A" <= character <= "Z" for character in token)
+    is_special = len(token) > 2 and (token[0], token[-1]) in (("[", "]"), ("<", ">"))
+    return not is_special and any("A" <= character <= "Z" for character in token)
 
 
 # -- GPT-2
@@ -229,7 +229,7 @@ def _gpt2_spec(encoder: Path, merges_file: Path) -> TokenizerSpec:
     if missing:
         message = f"no byte-level vocabulary: {len(missing)} of the 256 bytes are missing, such as {missing[0]!r}"
         raise InputError(message, file=encoder, hint=ACCEPTED_HINT)
-    spec = bpe.bpe_spec(vocabulary, merges, specials=_special_roles(vocabulary), facts={"source": encoder.name})
+    spec = bpe.bpe_spec(vocabulary, merges, specials=_special_roles(vocabulary), metadata={"source": encoder.name})
     for token in spec["added_tokens"]:
-        token["lstrip"] = token["content"] == "<mask>"  # RoBERTa's takes the space before it
+        token["lstrip"] = token["content"] == "<mask>"  # RoBERTa's mask includes the space before it
     return spec

@@ -1,7 +1,7 @@
 """Token cache: each distinct pretoken is encoded by Rust once and then looked up.
 
-The rules say where a text may be split so that the tokens of the parts are the tokens of the whole. They split only
-where that is certain and leave the rest to longer pretokens; the reference is `Tokenizer.encode_many_reference`.
+A rule says where a text may be split so that the tokens of its parts are the tokens of the whole. It splits only where
+that is certain, and may leave longer pretokens; the reference is `Tokenizer.encode_many_reference`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from forebear.data.tokenizers.offsets import (
 )
 from forebear.data.tokenizers.pretokens import PretokenIndex, PretokenLookup, WhitespaceWords
 from forebear.data.tokenizers.tokenizer_json import NORMALIZE_STEPS, TokenizerSpec, bert_normalizer, make_normalizer
-from forebear.data.tokenizers.word_level import WORD_GAPS, WORD_SPLITS, is_plain_word, word_pretokenizer
+from forebear.data.tokenizers.word_level import WORD_SEPARATORS, WORD_SPLITS, is_plain_word, word_pretokenizer
 from forebear.data.tokenizers.wordpiece import BERT_CJK_BLOCKS
 from forebear.kernels.char_classes import CLASS_GAP, CLASS_RUN, CLASS_SINGLE
 
@@ -40,7 +40,7 @@ CHINESE_PUNCTUATION = "，。、；：？！（）《》〈〉「」『』【】
 
 
 class PretokenRule(NamedTuple):
-    """Where a text may be split: a class for each code point, and optionally further boundaries."""
+    """Where a text may be split: a class for each code point, and optionally additional boundaries."""
 
     classes: np.ndarray  # (0x110000,) CLASS_RUN, CLASS_GAP or CLASS_SINGLE
     extra_boundaries: Callable[[np.ndarray], np.ndarray] | None = None  # code points → True where a pretoken starts
@@ -49,7 +49,7 @@ class PretokenRule(NamedTuple):
 
 
 class WordVocabulary(NamedTuple):
-    """Word → id, hidden (special) tokens, the id of unknown words, and the word split."""
+    """Word → id, special tokens (which no text can contain), the id of unknown words, and the word split."""
 
     ids: Mapping[str, int]
     special_tokens: frozenset[str]
@@ -64,7 +64,7 @@ class WordVocabulary(NamedTuple):
 
 
 def pretoken_rule(spec: TokenizerSpec) -> PretokenRule | None:
-    """The rule for a specification that is supported in every detail; None: only the uncached path is exact."""
+    """The rule for a specification; None if a detail of it is unsupported, so that only the uncached path is exact."""
     if not all(token["special"] for token in spec["added_tokens"]):
         return None
     normalizer, pre_tokenizer, model = spec["normalizer"], spec["pre_tokenizer"], spec["model"]
@@ -85,9 +85,10 @@ def pretoken_rule(spec: TokenizerSpec) -> PretokenRule | None:
             return None
         # Words end at spaces, line ends and separators; punctuation is separate unless a normalizer may merge it.
         splits_punctuation = word_split == "punctuation" and set(steps) <= {"lower"}
-        rule = _character_rule(" " + WORD_GAPS, ASCII_PUNCTUATION + CHINESE_PUNCTUATION if splits_punctuation else "")
+        single_characters = ASCII_PUNCTUATION + CHINESE_PUNCTUATION if splits_punctuation else ""
+        rule = _character_rule(" " + WORD_SEPARATORS, single_characters)
         if word_split == "spaces" and model["forebear"].get("segmenter") is None:
-            rule = rule._replace(separators=" " + WORD_GAPS)
+            rule = rule._replace(separators=" " + WORD_SEPARATORS)
         vocabulary, unk_token = model["vocab"], model.get("unk_token")
         if steps or unk_token not in vocabulary:
             return rule
@@ -100,7 +101,7 @@ def pretoken_rule(spec: TokenizerSpec) -> PretokenRule | None:
 
 
 def _character_rule(separators: str, single_characters: str) -> PretokenRule:
-    """These characters separate pretokens, or are pretokens of their own."""
+    """A rule with characters that separate pretokens, and characters that are single pretokens."""
     classes = np.full(0x110000, CLASS_RUN, np.int8)
     classes[list(map(ord, separators))] = CLASS_GAP
     classes[list(map(ord, single_characters))] = CLASS_SINGLE
@@ -112,7 +113,7 @@ SPACE, WHITESPACE, LETTER, PUNCTUATION = 1, 2, 4, 8
 
 @cache
 def _gpt2_classes() -> np.ndarray:
-    """Character classes of GPT-2's pattern; doubtful ones count as blank, which only splits less."""
+    """Character classes of GPT-2's pattern; ambiguous characters count as whitespace, which only splits less."""
     classes = np.zeros(0x110000, np.uint8)
     for code in range(0x3001):
         if chr(code).isspace() or 0x2000 <= code <= 0x200F or code == 0x180E:
@@ -143,9 +144,9 @@ class EncodedBatch:
     ids: np.ndarray  # of all texts, concatenated
     counts: np.ndarray  # tokens of each text
     unknown_bytes: np.ndarray  # bytes of each text that became unknown tokens
-    starts: np.ndarray | None = None  # True where a token starts a word, if word ends were given
-    first: np.ndarray = field(default_factory=NO_OFFSETS)  # offset of the first character of each token, if requested
-    last: np.ndarray = field(default_factory=NO_OFFSETS)
+    is_word_start: np.ndarray | None = None  # of each token, if word ends were given
+    first_offsets: np.ndarray = field(default_factory=NO_OFFSETS)  # of the first character of each token, if requested
+    last_offsets: np.ndarray = field(default_factory=NO_OFFSETS)
 
 
 class TokenCache:
@@ -161,38 +162,33 @@ class TokenCache:
     def __init__(self, load_backend: Callable[[], tokenizers.Tokenizer], rule: PretokenRule, unk_id: int) -> None:
         self._load_backend, self._rule, self._unk_id = load_backend, rule, unk_id
         num_words = 0 if rule.words is None else len(rule.words.ids)
-        self._max_pretokens = max(
-            MAX_PRETOKENS, num_words + num_words // 4
-        )  # a large vocabulary is not cleared repeatedly
+        # More than the words of a large vocabulary, so that it is not cleared repeatedly.
+        self._max_pretokens = max(MAX_PRETOKENS, num_words + num_words // 4)
         self._lock = threading.Lock()
         self._clear()
-        self._is_consistent = True  # the arrays are consistent
+        self._is_consistent = True
 
     def _clear(self) -> None:
         separators = self._rule.separators
         self._pretokens = WhitespaceWords(separators) if separators else PretokenIndex(self._rule.classes)
         self._are_single = True  # so far, each pretoken is one token
-        self._token_starts, self._token_counts, self._unknown_bytes = (
-            _GrowableArray() for _ in range(3)
-        )  # by pretoken
-        self._ids, self._first_offsets, self._last_offsets = (_GrowableArray() for _ in range(3))  # by token
+        # By pretoken: the position of its first token, and its counts; by token: ids and offsets.
+        self._token_starts, self._token_counts, self._unknown_bytes = (_GrowableArray() for _ in range(3))
+        self._ids, self._first_offsets, self._last_offsets = (_GrowableArray() for _ in range(3))
 
     @contextmanager
     def _hold_lock(self) -> Iterator[None]:
-        """One thread at a time, with a cache that is neither full nor incomplete, as it is if the block fails."""
+        """Admit one thread at a time, with a cache that is cleared if it is full or inconsistent after a failure."""
         with self._lock:
             was_consistent, self._is_consistent = self._is_consistent, False
-            if (
-                not was_consistent
-                or len(self._pretokens) > self._max_pretokens
-                or self._pretokens.characters > MAX_CHARACTERS
-            ):
+            is_full = len(self._pretokens) > self._max_pretokens or self._pretokens.characters > MAX_CHARACTERS
+            if is_full or not was_consistent:
                 self._clear()
             yield
             self._is_consistent = True
 
     @property
-    def is_fast(self) -> bool:
+    def splits_on_whitespace_only(self) -> bool:
         """Whether words are found by their bytes, without splitting in Python."""
         return bool(self._rule.separators)
 
@@ -210,7 +206,7 @@ class TokenCache:
     def encode_many(
         self, texts: Sequence[str], boundaries: np.ndarray | None = None, *, with_offsets: bool = False
     ) -> EncodedBatch:
-        """Encode all texts; `boundaries` are further split positions, as offsets over all texts."""
+        """Encode all texts; `boundaries` are additional split positions, as offsets over all texts."""
         with self._hold_lock():
             if isinstance(self._pretokens, WhitespaceWords):
                 assert boundaries is None
@@ -223,23 +219,21 @@ class TokenCache:
             pretoken_ids, ends = lookup.ids, lookup.ends
             token_counts = self._token_counts.array[pretoken_ids]
             cumulative = np.concatenate(([0], np.cumsum(token_counts)))
-            token_indices = np.arange(cumulative[-1]) + np.repeat(
-                self._token_starts.array[pretoken_ids] - cumulative[:-1], token_counts
-            )
+            shifts = self._token_starts.array[pretoken_ids] - cumulative[:-1]
+            token_indices = np.arange(cumulative[-1]) + np.repeat(shifts, token_counts)
             counts = np.diff(cumulative[ends], prepend=0).astype(np.int32)
-            cumulative_unknown = np.concatenate(
-                ([0], np.cumsum(self._unknown_bytes.array[pretoken_ids], dtype=np.int64))
-            )
-            unknown = np.diff(cumulative_unknown[ends], prepend=0)
+            cumulative_unknown = np.cumsum(self._unknown_bytes.array[pretoken_ids], dtype=np.int64)
+            unknown = np.diff(np.concatenate(([0], cumulative_unknown))[ends], prepend=0)
             encoded = EncodedBatch(self._ids.array[token_indices].astype(np.int32), counts, unknown)
             if not with_offsets:
                 return encoded
-            first, last = (offsets.array[token_indices] for offsets in (self._first_offsets, self._last_offsets))
-            text_positions = np.repeat(lookup.starts, token_counts)
-            return replace(encoded, first=text_positions + first, last=text_positions + last)
+            starts = np.repeat(lookup.starts, token_counts)
+            first_offsets = starts + self._first_offsets.array[token_indices]
+            last_offsets = starts + self._last_offsets.array[token_indices]
+            return replace(encoded, first_offsets=first_offsets, last_offsets=last_offsets)
 
     def encode_lines(self, data: bytes, ends: np.ndarray) -> EncodedBatch | None:
-        """Encode UTF-8 texts separated by gaps that end at `ends`; None where `encode_many` is needed, or as fast."""
+        """Encode UTF-8 texts separated by gaps that end at `ends`; None if `encode_many` is needed or as fast."""
         with self._hold_lock():
             assert isinstance(self._pretokens, WhitespaceWords)
             if (lookup := self._pretokens.look_up_bytes(data, ends)) is None:
@@ -257,7 +251,7 @@ class TokenCache:
         return EncodedBatch(ids, np.diff(ends, prepend=0).astype(np.int32), unknown)
 
     def _add_pretokens(self, pretokens: list[str]) -> None:
-        """Encodes pretokens that are not in the cache, all at once."""
+        """Encode pretokens that are not in the cache, in one batch."""
         if pretokens:
             token_counts, ids, offsets = self._encode_pretokens(pretokens)
             unknown = unknown_bytes(pretokens, ids == self._unk_id, token_counts, offsets)

@@ -13,8 +13,7 @@ import numpy as np
 
 from forebear.data.io.atomic import atomic_write
 from forebear.data.segmentation import Segmenter, has_han
-from forebear.data.tokenizers import tokenizer_json as blueprints
-from forebear.data.tokenizers import word_level
+from forebear.data.tokenizers import tokenizer_json, word_level
 from forebear.data.tokenizers.char_level import CharacterTable
 from forebear.data.tokenizers.offsets import (
     char_word_ids,
@@ -48,7 +47,7 @@ CLITICS = {"s", "t", "d", "m", "ll", "re", "ve", "em"}  # joined to the previous
 
 
 def _join_tokens(tokens: Sequence[str], is_continuation: Sequence[bool], prefix_length: int) -> str:
-    """Join words with spaces as usual in writing: none next to Chinese, none before a full stop."""
+    """Join words with spaces as in ordinary text: none next to Chinese, none before a full stop."""
     parts: list[str] = []
     previous = ""
     for token, continues in zip(tokens, is_continuation, strict=True):
@@ -59,9 +58,9 @@ def _join_tokens(tokens: Sequence[str], is_continuation: Sequence[bool], prefix_
             is_attached = is_doubled or (previous in ("'", "’") and token.lower() in CLITICS)
             if previous and not (
                 is_attached
-                or _is_written_tight(previous[-1])
+                or _takes_no_space(previous[-1])
                 or previous in OPENING_PUNCTUATION
-                or _is_written_tight(token[0])
+                or _takes_no_space(token[0])
                 or token in CLOSING_PUNCTUATION
             ):
                 parts.append(" ")
@@ -70,7 +69,7 @@ def _join_tokens(tokens: Sequence[str], is_continuation: Sequence[bool], prefix_
     return "".join(parts)
 
 
-def _is_written_tight(character: str) -> bool:
+def _takes_no_space(character: str) -> bool:
     """Whether a character is written without spaces around it: Chinese characters, kana, wide punctuation."""
     is_wide_punctuation = unicodedata.east_asian_width(character) in "WF" and unicodedata.category(character)[0] == "P"
     return is_wide_punctuation or "\u3040" <= character <= "\u30ff" or bool(is_han(code_points(character))[0])
@@ -97,12 +96,12 @@ class Tokenizer:
 
     def __init__(self, spec: TokenizerSpec, *, file: str | os.PathLike[str] | None = None) -> None:
         self._spec = spec
-        self._tokens = blueprints.spec_tokens(spec, file)
+        self._tokens = tokenizer_json.spec_tokens(spec, file)
         settings = spec["model"]["forebear"]
         self.kind: str = settings["kind"]
         self.special_roles: dict[str, int] = dict(settings["roles"])
         self.vocab_size = len(self._tokens)
-        self.split: str | None = settings.get("split")  # of word tokenizers: at spaces, or also at punctuation
+        self.split: str | None = settings.get("split")  # of word tokenizers: spaces or punctuation
         segmenter_settings = settings.get("segmenter")
         self.segmenter = None if segmenter_settings is None else Segmenter(tuple(segmenter_settings["dictionary"]))
 
@@ -160,22 +159,23 @@ class Tokenizer:
             return self._encode_counts(texts)
         if self.kind == "words":  # the given words override the tokenizer's segmenter
             encoded = self._encode_at_boundaries(texts, [word_ends[:-1] for word_ends in ends], with_offsets)
-            return replace(encoded, starts=np.ones(len(encoded.ids), bool))
+            return replace(encoded, is_word_start=np.ones(len(encoded.ids), bool))
         if self._cache is None or self._rarely_repeats(texts):
             encoded = self._encode_uncached(texts)
         else:
             encoded = self._cache.encode_many(texts, self._segmenter_boundaries(texts), with_offsets=True)
         word_ids = char_word_ids(texts, ends)
-        starts = np.ones(len(encoded.ids), bool)
-        starts[1:] = word_ids[encoded.first[1:]] != word_ids[encoded.last[:-1]]
-        starts &= ~self.continuation_mask[encoded.ids]
+        is_word_start = np.ones(len(encoded.ids), bool)
+        is_word_start[1:] = word_ids[encoded.first_offsets[1:]] != word_ids[encoded.last_offsets[:-1]]
+        is_word_start &= ~self.continuation_mask[encoded.ids]
         text_starts = np.cumsum(encoded.counts) - encoded.counts
-        starts[text_starts[encoded.counts > 0]] = True
-        return replace(encoded, starts=starts)
+        is_word_start[text_starts[encoded.counts > 0]] = True
+        return replace(encoded, is_word_start=is_word_start)
 
     def encode_lines(self, data: bytes, ends: np.ndarray) -> EncodedBatch | None:
-        """As `encode_batch`, of UTF-8 texts separated by line feeds that end at `ends`; None if bytes are no faster."""
-        return self._cache.encode_lines(data, ends) if self._cache is not None and self._cache.is_fast else None
+        """`encode_batch` of UTF-8 texts separated by line feeds, which end at `ends`; None if that is not faster."""
+        cache = self._cache
+        return cache.encode_lines(data, ends) if cache is not None and cache.splits_on_whitespace_only else None
 
     def _encode_at_boundaries(
         self, texts: Sequence[str], word_boundaries: Sequence[Sequence[int]], with_offsets: bool
@@ -184,23 +184,20 @@ class Tokenizer:
         boundaries = [np.array(positions, np.int64) for positions in word_boundaries]
         if self._cache is None:
             return self._encode_uncached(texts, boundaries)
-        separated = (
-            word_level.insert_separators(replace_surrogates(text), positions)
-            for text, positions in zip(texts, boundaries, strict=True)
-        )
-        encoded = self._cache.encode_many(list(separated), with_offsets=with_offsets)
+        separated = list(map(word_level.insert_separators, map(replace_surrogates, texts), boundaries))
+        encoded = self._cache.encode_many(separated, with_offsets=with_offsets)
         if not with_offsets:
             return encoded
         separator_offsets = global_offsets(texts, word_boundaries)
-        first, last = (without_separators(offsets, separator_offsets) for offsets in (encoded.first, encoded.last))
-        return replace(encoded, first=first, last=last)
+        first_offsets = without_separators(encoded.first_offsets, separator_offsets)
+        last_offsets = without_separators(encoded.last_offsets, separator_offsets)
+        return replace(encoded, first_offsets=first_offsets, last_offsets=last_offsets)
 
     def encode_many_reference(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """`encode_many` by the Rust library alone: the reference, and the fallback where nothing faster is exact."""
-        separated = [
-            word_level.insert_separators(text, word_level.segment_boundaries(text, self.segmenter))
-            for text in map(replace_surrogates, texts)
-        ]
+        texts = list(map(replace_surrogates, texts))
+        boundaries = [word_level.segment_boundaries(text, self.segmenter) for text in texts]
+        separated = list(map(word_level.insert_separators, texts, boundaries))
         encodings = self._backend.encode_batch_fast(separated, add_special_tokens=False)
         ids = flatten_ints(encoding.ids for encoding in encodings).astype(np.int32)
         return ids, np.fromiter(map(len, encodings), np.int32, len(encodings))
@@ -221,12 +218,10 @@ class Tokenizer:
         return EncodedBatch(ids, counts, unknown)
 
     def _encode_uncached(self, texts: Sequence[str], boundaries: Sequence[np.ndarray] | None = None) -> EncodedBatch:
-        """`TokenCache.encode_many` with spans, by the Rust library alone; split at `boundaries` or by the segmenter."""
+        """`TokenCache.encode_many` with offsets, by the Rust library; split at `boundaries` or by the segmenter."""
         texts = list(map(replace_surrogates, texts))
         boundaries = boundaries or [word_level.segment_boundaries(text, self.segmenter) for text in texts]
-        separated = [
-            word_level.insert_separators(text, positions) for text, positions in zip(texts, boundaries, strict=True)
-        ]
+        separated = list(map(word_level.insert_separators, texts, boundaries))
         encodings = self._backend.encode_batch(separated, add_special_tokens=False)
         ids, counts = flatten_ints(encoding.ids for encoding in encodings), np.fromiter(map(len, encodings), np.int32)
         offsets, start = token_offsets(encodings), 0
@@ -235,8 +230,8 @@ class Tokenizer:
             offsets[rows] = without_separators(offsets[rows], positions)
         unknown = unknown_bytes(texts, ids == self._unk_index, counts, offsets)
         text_starts = np.repeat(global_offsets(texts, [[0]] * len(texts)), counts)
-        first, last = text_starts + offsets[:, 0], text_starts + last_characters(offsets)
-        return EncodedBatch(ids.astype(np.int32), counts, unknown, first=first, last=last)
+        first_offsets, last_offsets = text_starts + offsets[:, 0], text_starts + last_characters(offsets)
+        return EncodedBatch(ids.astype(np.int32), counts, unknown, None, first_offsets, last_offsets)
 
     def _segmenter_boundaries(self, texts: Sequence[str]) -> np.ndarray | None:
         """`segment_boundaries` of each text, as offsets over all texts."""
@@ -249,13 +244,11 @@ class Tokenizer:
         ends = [self.segmenter.word_ends(text) for text in han_texts]
         word_ends, is_han_char = global_offsets(han_texts, ends), is_han(code_points(" ".join(han_texts) + " "))
         is_relevant = is_han_char[word_ends - 1] | is_han_char[word_ends]
-        han_starts, text_starts = (
-            global_offsets(selected_texts, [[0]] * len(selected_texts)) for selected_texts in (han_texts, texts)
-        )
+        han_starts, text_starts = (global_offsets(selected, [[0]] * len(selected)) for selected in (han_texts, texts))
         return (word_ends + np.repeat(text_starts[han_indices] - han_starts, text_lengths(ends)))[is_relevant]
 
     def _rarely_repeats(self, texts: Sequence[str]) -> bool:
-        """Whether a cache would not pay off: byte-level BPE takes an unspaced Chinese clause for one word."""
+        """Whether a cache is useless: byte-level BPE takes an unspaced Chinese clause for one word."""
         if self.kind != "bytepair":
             return False
         sample = code_points("".join(texts[:16]))
@@ -315,15 +308,15 @@ class Tokenizer:
 
     @cached_property
     def lossy_features(self) -> tuple[str, ...]:
-        """Features of a text that tokenization loses, so that they cost no bits."""
-        normalize, _ = blueprints.preprocessing_steps(self._spec["normalizer"], None)
+        """Features of a text that tokenization loses, so that bits per byte do not include them."""
+        normalize, _ = tokenizer_json.preprocessing_steps(self._spec["normalizer"], None)
         samples = {"case": "A", "accents": "é", "compatibility forms": "①"}
-        spaced = "a \n b"
-        covered = sum(end - begin for begin, end in self.encode(spaced).spans)
-        lost_whitespace = ["white space"] if covered < len(spaced) else []
+        spaced_text = "a \n b"
+        num_covered = sum(end - begin for begin, end in self.encode(spaced_text).spans)
+        lost_whitespace = ["white space"] if num_covered < len(spaced_text) else []
         return (*lost_whitespace, *(name for name, sample in samples.items() if normalize(sample) != sample))
 
-    # -- itself
+    # -- specification, saving, caches
 
     @property
     def spec(self) -> TokenizerSpec:
@@ -333,7 +326,7 @@ class Tokenizer:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of everything that determines the ids of a text: equal digests, equal ids."""
-        return blueprints.spec_digest(self._spec)
+        return tokenizer_json.spec_digest(self._spec)
 
     def describe(self) -> dict[str, Any]:
         """A description for users, as JSON values."""
@@ -367,7 +360,7 @@ class Tokenizer:
 
     @cached_property
     def _file(self) -> bytes:  # cached: a run, its corpus and the token cache each need it
-        return blueprints.spec_bytes(self._spec)
+        return tokenizer_json.spec_bytes(self._spec)
 
     @cached_property
     def _token_ids(self) -> dict[str, int]:
@@ -378,11 +371,11 @@ class Tokenizer:
 
     @cached_property
     def _backend(self) -> tokenizers.Tokenizer:
-        return blueprints.rust_tokenizer(self._spec, specials=False)
+        return tokenizer_json.rust_tokenizer(self._spec, specials=False)
 
     @cached_property
     def _backend_with_specials(self) -> tokenizers.Tokenizer:
-        return blueprints.rust_tokenizer(self._spec, specials=True)
+        return tokenizer_json.rust_tokenizer(self._spec, specials=True)
 
     @cached_property
     def _cache(self) -> TokenCache | None:
@@ -390,9 +383,9 @@ class Tokenizer:
         return None if rule is None else TokenCache(lambda: self._backend, rule, self._unk_index)
 
     @property
-    def is_fast(self) -> bool:
-        """Whether words are separated by white space alone, so that they are found by their bytes."""
-        return self._cache is not None and self._cache.is_fast
+    def splits_on_whitespace_only(self) -> bool:
+        """Whether only white space separates words, so that they are found by their bytes."""
+        return self._cache is not None and self._cache.splits_on_whitespace_only
 
     def preload_cache(self, words: WhitespaceWords, ids: np.ndarray) -> None:
         """Fill the token cache with counted words and their ids."""

@@ -1,4 +1,4 @@
-"""Tokenizer specifications: tokenizer.json as a dictionary, in Hugging Face's format with our metadata inside."""
+"""Tokenizer specifications: tokenizer.json as a dictionary, in Hugging Face's format with additional metadata."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ TokenizerSpec = dict[str, Any]
 
 
 class SpecSettings(TypedDict):
-    """What every specification has: role → token, all in the vocabulary, normalization steps, and metadata."""
+    """Settings of every specification: special tokens by role, all in the vocabulary; normalization; metadata."""
 
     specials: Mapping[str, str]
     normalise: NotRequired[Sequence[str]]
-    facts: Mapping[str, Any]
+    metadata: Mapping[str, Any]
 
 
-# What a special token is for, and the names it has in published vocabularies.
+# The roles of special tokens, and their names in published vocabularies.
 SPECIAL_TOKEN_NAMES: dict[str, tuple[str, ...]] = {
     "padding": ("[PAD]", "<pad>"),
     "unknown": ("[UNK]", "<unk>"),
@@ -38,12 +38,12 @@ GPT2_SPECIALS = {"start": "<|endoftext|>", "end": "<|endoftext|>"}
 # Ids 0 to 4 again.
 ROBERTA_SPECIALS = {role: SPECIAL_TOKEN_NAMES[role][1] for role in ("start", "padding", "end", "unknown", "mask")}
 
-DIGEST_KEYS = ("kind", "roles", "segmenter")  # of our metadata; the others only describe what the format holds
+DIGEST_KEYS = ("kind", "roles", "segmenter")  # of the metadata; the other keys are only descriptive
 NORMALIZE_STEPS = ("nfkc", "lower", "accents")
-SEPARATOR = "\x1f"  # Unicode's own "unit separator": marks word borders on the way into the Rust library
+SEPARATOR = "\x1f"  # Unicode's "unit separator": marks word boundaries in texts for the Rust library
 VOCAB_PLACEHOLDER = f"{SEPARATOR} the vocabulary {SEPARATOR}"  # placeholder of the vocabulary in the JSON template
 HIDDEN_PREFIX = SEPARATOR + " "  # no pre-tokenizer yields a piece with these two characters
-# Kinds whose models need a token for what they do not know.
+# Kinds whose models need an unknown token, with the error message.
 UNKNOWN_TOKEN_NEEDED = {
     "words": "a word vocabulary needs a token for unknown words",
     "characters": "characters need a token for unknown ones",
@@ -60,7 +60,7 @@ def build_tokenizer_spec(
     decoder: dict[str, Any] | None,
     **settings: Unpack[SpecSettings],
 ) -> TokenizerSpec:
-    """A complete specification; `normalizer` is that of the steps, unless the kind has one of its own."""
+    """A complete specification; by default, `normalizer` is built from the normalization steps."""
     specials, normalise = settings["specials"], settings.get("normalise", ())
     if kind in UNKNOWN_TOKEN_NEEDED and "unknown" not in specials:
         raise InputError(UNKNOWN_TOKEN_NEEDED[kind], hint="give `specials` the role 'unknown'")
@@ -73,12 +73,12 @@ def build_tokenizer_spec(
         | {"normalized": False, "special": True}
         for i, token in sorted({(vocabulary[token], token) for token in specials.values()})
     ]
-    metadata = {"kind": kind, "roles": roles, "version": __version__, "normalise": list(normalise)}
+    identity = {"kind": kind, "roles": roles, "version": __version__, "normalise": list(normalise)}
     return {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
         "normalizer": normalizer or make_normalizer(normalise), "pre_tokenizer": pre_tokenizer,
         "post_processor": None, "decoder": decoder,
-        "model": {**model, "forebear": {**metadata, **settings["facts"]}},
+        "model": {**model, "forebear": {**identity, **settings["metadata"]}},
     }  # fmt: skip
 
 
@@ -127,18 +127,18 @@ def preprocessing_steps(
     def normalize(text: str) -> str:
         return tokenizer.normalizer.normalize_str(text) if normalizer is not None else text
 
-    def split_pretokens(text: str) -> list[str]:
+    def pretokenize(text: str) -> list[str]:
         return [piece for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normalize(text))]
 
-    return normalize, split_pretokens
+    return normalize, pretokenize
 
 
 def rust_tokenizer(spec: TokenizerSpec, *, specials: bool) -> tokenizers.Tokenizer:
     """The Rust tokenizer of a specification; without `specials`, no text can become a special token.
 
-    The library's own switch (`encode_special_tokens`) is state of the object and only stops the search for special
-    tokens: a white-space tokenizer would still find the word "[MASK]" in its vocabulary. So that instance gets
-    other names for them, which no text can spell.
+    The library's switch (`encode_special_tokens`) is state of the object and only stops the search for special tokens:
+    a whitespace tokenizer would still find the word "[MASK]" in its vocabulary. So without `specials` these tokens are
+    renamed to strings that no text can contain.
     """
     import tokenizers
 
@@ -157,7 +157,7 @@ def _hide_special_tokens(spec: TokenizerSpec) -> TokenizerSpec:
     if isinstance(model.get("unk_token"), str):
         hidden.add(model["unk_token"])
     if not isinstance(model["vocab"], dict) or model.get("merges"):
-        return spec  # merges cannot spell a special token, and may not be renamed
+        return spec  # merges cannot yield a special token, and must not be renamed
 
     def hidden_name(token: str) -> str:
         return HIDDEN_PREFIX + token if token in hidden else token
@@ -175,7 +175,7 @@ def spec_tokens(spec: TokenizerSpec, file: str | os.PathLike[str] | None = None)
     if not isinstance(vocabulary, dict):
         pairs = [(row[0], i) for i, row in enumerate(vocabulary)]
     elif dict(added).keys() <= vocabulary.keys() and list(vocabulary.values()) == list(range(len(vocabulary))):
-        return list(vocabulary)  # as we write it
+        return list(vocabulary)  # as `build_tokenizer_spec` orders it
     else:
         pairs = list(vocabulary.items())
     vocab_tokens = {token for token, _ in pairs}

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.data.segmentation import Segmenter, has_han
-from forebear.data.tokenizers import bpe, char_level, vocabulary, word_level, wordpiece
-from forebear.data.tokenizers import tokenizer_json as blueprints
+from forebear.data.tokenizers import bpe, char_level, tokenizer_json, vocabulary, word_level, wordpiece
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.tokenizer_json import BERT_SPECIALS, GPT2_SPECIALS, TokenizerSpec, make_normalizer
 from forebear.data.tokenizers.word_level import segmenter_spec
@@ -24,14 +23,14 @@ if TYPE_CHECKING:
 
 MAX_TRAINING_CHARACTERS = 200_000_000
 AUTO_SEGMENTER = "automatic"
-SAMPLE_BLOCK = 1 << 16  # characters; texts are sampled in blocks of at most this, so that one huge text is sampled too
+SAMPLE_BLOCK = 1 << 16  # characters sampled as a unit, so that a single huge text can be sampled
 
 
 class TrainingSample:
     """Iterates over the training texts, or a sample of them, and counts characters.
 
     If the total exceeds `limit` characters, blocks are sampled by a hash of their content, independently of the order
-    of texts. Without a known total, the first `limit` characters are taken, as the report says.
+    of texts. Without a known total, the first `limit` characters are taken.
     """
 
     def __init__(self, texts: Iterable[str], limit: int, total: int | None) -> None:
@@ -70,13 +69,10 @@ class TrainingSample:
         return {**counts, "sample": self._strategy, "limit": self._limit}
 
 
-# Size of the vocabulary (None: unlimited) and least count of an entry, where they are not given.
+# Default vocabulary size (None: unlimited) and minimum count of an entry.
 DEFAULT_SIZES: dict[str, tuple[int | None, int]] = {
-    "words": (50_000, 1),
-    "characters": (None, 1),
-    "wordpiece": (30_000, 2),
-    "bytepair": (16_000, 2),
-}
+    "words": (50_000, 1), "characters": (None, 1), "wordpiece": (30_000, 2), "bytepair": (16_000, 2),
+}  # fmt: skip
 
 
 def train_tokenizer(
@@ -99,14 +95,14 @@ def train_tokenizer(
     Args:
         kind: words, characters, wordpiece or bytepair.
         size: Entries of the vocabulary; None: the default of the kind.
-        min_count: Least count of an entry; None: the default of the kind.
+        min_count: Minimum count of an entry; None: the default of the kind.
         lower: Whether to lowercase; None: for WordPiece only, as BERT does.
         split: How words are split: punctuation or spaces.
-        segmenter: Of Chinese words; automatic: the default one, unless words are split at spaces.
+        segmenter: Segmenter of Chinese words; automatic: the default one, unless words are split at spaces.
         specials: Role → special token; ids from 0 in this order.
-        limit: Characters of a sample that is taken from longer texts.
+        limit: Size of the sample that is taken from longer texts, in characters.
         total_characters: Characters of the texts, if known.
-        single_pass: Passes the texts and counts them on the way, for words that are split at spaces.
+        single_pass: The source of `texts`, which counts words split at spaces while they are read.
     """
     if kind not in DEFAULT_SIZES:
         raise InputError(f"no kind of tokenizer named {kind!r}", hint=f"the kinds are: {', '.join(DEFAULT_SIZES)}")
@@ -143,7 +139,7 @@ def train_tokenizer(
 
 @dataclass(frozen=True)
 class _Training:
-    """A sample of text, and the settings that all kinds of tokenizers have."""
+    """A sample of text, and the training settings that all kinds of tokenizers share."""
 
     sample: TrainingSample
     size: int | None
@@ -160,7 +156,7 @@ class _Training:
         metadata = self.sample.report() | {"min_count": self.min_count, "size_asked": self.size}
         if coverage is not None:
             metadata["coverage"] = round(coverage, 6)
-        return {"specials": self.specials, "normalise": self.normalise, "facts": {"trained": metadata}}
+        return {"specials": self.specials, "normalise": self.normalise, "metadata": {"trained": metadata}}
 
     def order(self, counts: Mapping[str, int]) -> tuple[list[str], dict[str, Any]]:
         """The vocabulary in id order, and the settings."""
@@ -172,26 +168,26 @@ def _train_words(
     training: _Training, split: str, segmenter: Segmenter | str | None, single_pass: SinglePassText | None
 ) -> Tokenizer:
     is_given = isinstance(segmenter, Segmenter)
-    used_segmenter = segmenter if is_given else None
-    if segmenter == AUTO_SEGMENTER and split != "spaces":
-        used_segmenter = Segmenter()
-    if split == "spaces" and used_segmenter is None and not training.normalise:
+    if not isinstance(segmenter, Segmenter):
+        segmenter = Segmenter() if segmenter == AUTO_SEGMENTER and split != "spaces" else None
+    if split == "spaces" and segmenter is None and not training.normalise:
         return _train_whitespace_words(training, single_pass)
     assert single_pass is None
+    normalise = training.normalise
     counts, is_segmented = word_level.count_words(
-        training.sample, split=split, normalise=training.normalise, segmenter=used_segmenter
+        training.sample, split=split, normalise=normalise, segmenter=segmenter
     )
     tokens, settings = training.order(counts)
-    recorded_segmenter = used_segmenter if is_segmented or is_given else None
-    return Tokenizer(word_level.word_tokenizer_spec(tokens, split=split, segmenter=recorded_segmenter, **settings))
+    segmenter = segmenter if is_segmented or is_given else None
+    return Tokenizer(word_level.word_tokenizer_spec(tokens, split=split, segmenter=segmenter, **settings))
 
 
 def _train_whitespace_words(training: _Training, single_pass: SinglePassText | None) -> Tokenizer:
     """Train a whitespace tokenizer; the counted words fill its token cache."""
     if single_pass is None:
-        word_counts = vocabulary.WordCounts.from_texts(training.sample, " " + word_level.WORD_GAPS)
+        word_counts = vocabulary.WordCounts.from_texts(training.sample, " " + word_level.WORD_SEPARATORS)
     else:
-        deque(training.sample, maxlen=0)  # exhausts the texts, which are counted on the way
+        deque(training.sample, maxlen=0)  # `single_pass` counts the words while the texts are read
         word_counts = single_pass.word_counts
     if (split_counts := word_level.split_counts(word_counts)) is not None:
         tokens, settings = training.order(split_counts)
@@ -236,10 +232,9 @@ def extend_vocabulary(
 ) -> tuple[Tokenizer, dict[str, list[int]]]:
     """The tokenizer with these words appended, and for each new one the ids of the pieces that encoded it before.
 
-    Tokens stay as they are. InputError for a word that pre-tokenization splits (at a space, or between two Chinese
+    Existing tokens stay. Raise InputError for a word that pre-tokenization splits (at a space, or between two Chinese
     characters), as it would never be looked up; words that `are_from_text`, found by such a tokenizer, are accepted
-    even if the segmenter splits them in isolation. With the first Chinese words, `segmenter` becomes the tokenizer's
-    own.
+    even if the segmenter splits them in isolation. With its first Chinese words, the tokenizer gets `segmenter`.
     """
     words = list(words)
     if not words:
@@ -249,10 +244,10 @@ def extend_vocabulary(
         raise InputError(message, hint="it spells every word already: train on without adding any")
     spec: TokenizerSpec = copy.deepcopy(tokenizer.spec)
     pre_tokenizer = spec["pre_tokenizer"] or {"type": "WhitespaceSplit"}
-    normalize, split_pretokens = blueprints.preprocessing_steps(spec["normalizer"], pre_tokenizer)
+    normalize, pretokenize = tokenizer_json.preprocessing_steps(spec["normalizer"], pre_tokenizer)
     vocabulary, new_words = spec["model"]["vocab"], {}
     for word in words:
-        pretokens = list(normalize(word)) if tokenizer.kind == "characters" else split_pretokens(word)
+        pretokens = list(normalize(word)) if tokenizer.kind == "characters" else pretokenize(word)
         if len(pretokens) != 1:
             message = f"{word!r} is cut into {len(pretokens)} parts before the vocabulary is asked"
             raise InputError(message, hint="add words without spaces and punctuation, and Han one by one")

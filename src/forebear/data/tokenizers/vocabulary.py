@@ -1,4 +1,4 @@
-"""Counting words and pretokens, the order of a vocabulary, and its coverage."""
+"""Counts of words and pretokens, the order of a vocabulary, and its coverage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from forebear.data.io.document import batches_by_size
 from forebear.data.tokenizers.pretokens import WhitespaceWords, worth_compiling
 from forebear.errors import InputError
 
-# Distinct pretokens and characters that are held before they are split: bounds the memory of counting.
+# Distinct pretokens and characters that are held before they are split, to bound the memory of counting.
 MAX_PRETOKENS, MAX_CHARACTERS = 1 << 19, 1 << 23
 BLOCK_CHARACTERS = 1 << 20  # characters per look-up
 
@@ -127,6 +127,6 @@ def _reserve_special_tokens(specials: Iterable[str], size: int | None) -> tuple[
 
 
 def coverage(counts: Mapping[str, int], vocabulary: Iterable[str]) -> float:
-    """The share of counted pieces that are in the vocabulary; 1.0 without any."""
+    """The fraction of counted pieces that are in the vocabulary; 1.0 if nothing was counted."""
     total = sum(counts.values())
     return sum(map(counts.get, vocabulary, repeat(0))) / total if total else 1.0

@@ -1,4 +1,7 @@
-"""Word-level tokenizer: words are separated by white space and punctuation, in Chinese by a segmenter."""
+"""Word-level tokenization: word boundaries, counting of words, and the specification of a word tokenizer.
+
+Words are separated by white space and punctuation, in Chinese by a segmenter.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from forebear.data.unicode import code_points, is_han, replace_surrogates
 from forebear.errors import InputError
 
 WORD_SPLITS = ("punctuation", "spaces")
-WORD_GAPS = "\n\t\r" + SEPARATOR  # separate words as a space does, in any context
+WORD_SEPARATORS = "\n\t\r" + SEPARATOR  # like a space, these separate words in any context
 # Unicode's White_Space
 WHITESPACE = re.compile(f"[\t-\r {SEPARATOR}\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
 
@@ -39,13 +42,13 @@ def word_pretokenizer(split: str) -> dict[str, Any]:
     pattern = {"Regex": r"\w+|[^\w\s" + SEPARATOR + "]"}
     words = {"type": "Split", "pattern": pattern, "behavior": "Removed", "invert": True}
     if split == "punctuation":
-        return words  # the separator is neither a word character nor kept
+        return words  # the separator matches no word: it is removed
     separator_split = {"type": "Split", "pattern": {"String": SEPARATOR}, "behavior": "Removed", "invert": False}
     return {"type": "Sequence", "pretokenizers": [separator_split, {"type": "WhitespaceSplit"}]}
 
 
 def is_plain_word(pretoken: str, split: str) -> bool:
-    """Whether it is certainly one word: letters and digits of ASCII only; where spaces part words, anything visible."""
+    """Whether it is certainly one word: ASCII letters and digits; if words are split at spaces, anything visible."""
     if split == "spaces":  # no white space is printable except the space itself, which no pretoken has
         return pretoken != "" and (pretoken.isprintable() or WHITESPACE.search(pretoken) is None)
     return pretoken.isascii() and pretoken.isalnum()
@@ -72,7 +75,7 @@ def insert_separators(text: str, boundaries: np.ndarray) -> str:
 def count_words(
     texts: Iterable[str], *, split: str, normalise: Sequence[str], segmenter: Segmenter | None
 ) -> tuple[Counter[str], bool]:
-    """Count words; also whether the segmenter split anything."""
+    """The counts of words, and whether the segmenter split anything."""
     is_segmented, split_pretoken = False, _pretoken_splitter(split, normalise)
 
     def spaced_texts() -> Iterator[str]:
@@ -81,8 +84,8 @@ def count_words(
             boundaries = segment_boundaries(text, segmenter)
             is_segmented = is_segmented or len(boundaries) > 0
             text = insert_separators(text, boundaries)
-            for gap in WORD_GAPS:
-                text = text.replace(gap, " ")
+            for separator in WORD_SEPARATORS:
+                text = text.replace(separator, " ")
             yield text
 
     return vocabulary.count_pieces(spaced_texts(), split_pretoken), is_segmented
@@ -90,16 +93,16 @@ def count_words(
 
 def _pretoken_splitter(split: str, normalise: Sequence[str]) -> Callable[[str], Sequence[str]]:
     """A function that splits a pretoken into words."""
-    _, split_pretokens = preprocessing_steps(make_normalizer(normalise), word_pretokenizer(split))
+    _, pretokenize = preprocessing_steps(make_normalizer(normalise), word_pretokenizer(split))
 
     def split_pretoken(pretoken: str) -> Sequence[str]:
-        return (pretoken,) if not normalise and is_plain_word(pretoken, split) else split_pretokens(pretoken)
+        return (pretoken,) if not normalise and is_plain_word(pretoken, split) else pretokenize(pretoken)
 
     return split_pretoken
 
 
 def split_counts(counts: vocabulary.WordCounts) -> Counter[str] | None:
-    """Counts of words separated by white space; None if each of these entries is a single word."""
+    """The counts after splitting entries at all kinds of white space; None if each entry is a single word."""
     joined = counts.words.gather("_")
     if joined.isprintable() or WHITESPACE.search(joined) is None:
         return None
@@ -112,7 +115,7 @@ def word_tokenizer_spec(
     """The specification of a word tokenizer with these tokens in id order."""
     vocab = dict(zip(tokens, range(len(tokens)), strict=True))
     model = {"type": "WordLevel", "vocab": vocab, "unk_token": settings["specials"].get("unknown")}
-    settings["facts"] = {"split": split, "segmenter": segmenter_spec(segmenter), **settings["facts"]}
+    settings["metadata"] = {"split": split, "segmenter": segmenter_spec(segmenter), **settings["metadata"]}
     return build_tokenizer_spec(model, kind="words", pre_tokenizer=word_pretokenizer(split), decoder=None, **settings)
 
 

@@ -21,7 +21,7 @@ from forebear.data.tokenizers.tokenizer_json import (
 from forebear.data.unicode import replace_surrogates
 
 CONTINUATION_PREFIX = "##"  # prefix of continuation pieces
-MAX_REPEATS_PER_STRING = 8192
+MAX_REPEATS_PER_STRING = 8192  # of a word in the training input
 MAX_WORD_LENGTH = 100  # characters of a word; a longer one is unknown, as in BERT
 
 # The Chinese characters that BERT separates.
@@ -46,13 +46,12 @@ def make_wordpiece_normalizer(*, lower: bool, normalise: Sequence[str]) -> dict[
 
 
 def count_wordpiece_words(texts: Iterable[str], *, lower: bool, normalise: Sequence[str]) -> Counter[str]:
-    """Count words; a Chinese character is a word."""
-    _, split_pretokens = preprocessing_steps(
-        make_wordpiece_normalizer(lower=lower, normalise=normalise), {"type": "BertPreTokenizer"}
-    )
-    # With spaces between them, each Chinese character is one pretoken, instead of each sentence.
+    """Count words; each Chinese character is a word."""
+    normalizer = make_wordpiece_normalizer(lower=lower, normalise=normalise)
+    _, pretokenize = preprocessing_steps(normalizer, {"type": "BertPreTokenizer"})
+    # With spaces between Chinese characters, each of them is one pretoken instead of each sentence.
     separated = (" ".join(_CJK_OR_OTHER.findall(replace_surrogates(text))) for text in texts)
-    return vocabulary.count_pieces(separated, split_pretokens)
+    return vocabulary.count_pieces(separated, pretokenize)
 
 
 def train_wordpiece(counts: Mapping[str, int], *, size: int, min_count: int, specials: Mapping[str, str]) -> list[str]:
@@ -83,11 +82,10 @@ def train_wordpiece(counts: Mapping[str, int], *, size: int, min_count: int, spe
         continuing_subword_prefix=CONTINUATION_PREFIX,
         show_progress=False,
     )
-    tokenizer = Tokenizer(
-        models.WordPiece(unk_token=specials["unknown"], continuing_subword_prefix=CONTINUATION_PREFIX)
-    )
+    model = models.WordPiece(unk_token=specials["unknown"], continuing_subword_prefix=CONTINUATION_PREFIX)
+    tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    repeated = (  # by its count, many per string: the trainer takes no counts
+    repeated = (  # each word as often as it occurs, many in one string: the trainer takes no counts
         " ".join(repeat(word, min(MAX_REPEATS_PER_STRING, count - start)))
         for word, count in words.items()
         for start in range(0, count, MAX_REPEATS_PER_STRING)
@@ -98,9 +96,9 @@ def train_wordpiece(counts: Mapping[str, int], *, size: int, min_count: int, spe
 
 
 def _alphabet(counts: Mapping[str, int], *, max_pieces: int) -> list[str]:
-    """Characters, with a prefix inside words, by descending count, as many as fit.
+    """Characters, with a prefix inside words, by descending count, as many as fit into the vocabulary.
 
-    Rare ones are included, as a missing character makes every word with it unknown.
+    Rare characters are included: a missing one makes every word with it unknown.
     """
     piece_counts: Counter[str] = Counter()
     for word, count in counts.items():
@@ -113,7 +111,7 @@ def _alphabet(counts: Mapping[str, int], *, max_pieces: int) -> list[str]:
 
 def wordpiece_spec(tokens: Sequence[str], *, lower: bool, **settings: Unpack[SpecSettings]) -> TokenizerSpec:
     """The specification of a WordPiece tokenizer with these tokens in id order."""
-    settings["facts"] = {"lower": lower, **settings["facts"]}
+    settings["metadata"] = {"lower": lower, **settings["metadata"]}
     model = {
         "type": "WordPiece",
         "unk_token": settings["specials"].get("unknown"),

@@ -54,7 +54,7 @@ def example_scores(task: Task, examples: Sequence[Any], predictions: Sequence[An
         language, answers = answer_language(golds), zip(golds, predictions, strict=True)
         return np.array([answer_score(gold, prediction.text, language)[1] for gold, prediction in answers])
     if isinstance(task, MultipleChoice):
-        return np.array([float(example.right == prediction.choice) for example, prediction in pairs])
+        return np.array([float(example.answer_index == prediction.choice) for example, prediction in pairs])
     assert isinstance(task, Classification)
     if task.kind == "several":
         return _f1_parts([({*example.label}, {*prediction.label}) for example, prediction in pairs])
