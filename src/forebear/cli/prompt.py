@@ -239,14 +239,14 @@ def _print_result(console: Console, answers: Answers, *, show_all: bool, example
 
 def _print_answers(console: Console, answer: PromptAnswer) -> None:
     """Prints all options for a text, the likeliest first."""
-    calibrated = answer.answers[0].neutral_log_probability is not None
+    is_calibrated = answer.answers[0].content_free_log_prob is not None
     has_verbalizers = any(option.verbalizer != option.name for option in answer.answers)
-    columns = ("answer", ">P", "", ">log P", *([">without the text"] if calibrated else []))
+    columns = ("answer", ">P", "", ">log P", *[">without the text"] * is_calibrated)
     table = Table(*columns, "best as" if has_verbalizers else ">bits/byte", "in its place")
     for option in sorted(answer.answers, key=lambda option: -option.probability):
         cells = [option.name, f"{option.probability:.2%}", text_bar(option.probability, 20)]
         cells.append(format_number(option.log_prob))
-        cells += [] if option.neutral_log_probability is None else [format_number(option.neutral_log_probability)]
+        cells += [] if option.content_free_log_prob is None else [format_number(option.content_free_log_prob)]
         prompt = "…" * (len(option.prompt) > MAX_PROMPT_CHARACTERS) + option.prompt[-MAX_PROMPT_CHARACTERS:]
         table.add_row(*cells, option.verbalizer if has_verbalizers else format_number(option.bits_per_byte), prompt)
     console.print(table)
