@@ -378,8 +378,8 @@ def _print_task_eval(console: Console, evaluation: TaskEvaluation, errors: Path 
     if unseen := metrics.get("unseen"):
         labels = printable_cell(join_errors([str(label) for label in unseen]))
         console.warn(f"labels that the run never learned: {labels}")
-    if (known := evaluation.known_words) is not None and known.num_exact:
-        overlap = f"{known.num_exact:,} of these examples have a {known.description} that the run learned from"
+    if (leakage := evaluation.leakage) is not None and leakage.num_exact:
+        overlap = f"{leakage.num_exact:,} of these examples have a {leakage.description} that the run learned from"
         console.warn(f"{overlap}: no test of it")
     for note in evaluation.notes:
         console.warn(printable_cell(note))

@@ -173,9 +173,9 @@ def _print_next(console: Console, answer: TokenPrediction, tokenizer: Tokenizer)
         table.add_row(str(rank), token, *probability_cells, format_number(candidate.log_prob), *full_text)
     console.print(table)
     for candidate in answer.candidates:
-        if candidate.explanation is not None:
+        if candidate.evidence is not None:
             token = readable_token(tokenizer, candidate.id)
-            for line in evidence_lines(candidate.explanation, token, tokenizer.special_roles["end"]):
+            for line in evidence_lines(candidate.evidence, token, tokenizer.special_roles["end"]):
                 console.print(printable_cell(line), soft_wrap=True)
     if not answer.candidates:
         console.print("[yellow]nothing that this run holds possible fits here[/]")
