@@ -267,14 +267,13 @@ class _PromptScorer:
         log_total = float(np.logaddexp.reduce(scores))
         probabilities = np.exp(scores - log_total) if log_total > -math.inf else np.zeros(len(scores))
         answers = []
-        columns = [values.tolist() for values in (probabilities, scores, log_probs)]
-        for option, first, *values in zip(
-            self.options, self._first_verbalizers, *columns, content_free_log_probs, strict=True
-        ):
-            best = max(range(first, first + len(option.verbalizers)), key=lambda index: spans[index].log_prob)
+        for index, (option, first) in enumerate(zip(self.options, self._first_verbalizers, strict=True)):
+            best = max(range(first, first + len(option.verbalizers)), key=lambda position: spans[position].log_prob)
             words, full_text = option.verbalizers[best - first], prompt.frame.full_text(prompt.verbalizers[best])
             counts = (spans[best].end - spans[best].start, spans[best].bytes, spans[best].num_unknown)
-            answers.append(OptionScore(option.name, words, full_text, *values, *counts))
+            values = (float(probabilities[index]), float(scores[index]), float(log_probs[index]))
+            content_free_log_prob = content_free_log_probs[index]
+            answers.append(OptionScore(option.name, words, full_text, *values, content_free_log_prob, *counts))
         return PromptAnswer(text, tuple(answers), prompt.num_truncated, prompt.shots, self.scorer.is_pseudo_likelihood)
 
     def _option_scores(self, spans: Sequence[ScoredSpan], normalize_by: ScoreUnit = "total") -> np.ndarray:
