@@ -230,9 +230,7 @@ class _SpecialTokens:
         encoder = model.encoder
         roles = {} if encoder.sees == "text" else tokenizer.special_roles  # task encoders over words have none
         end = roles.get("end")
-        start = (
-            roles.get("start", end) if encoder.sees == "all" else end
-        )  # rows of causal models start with the end token
+        start = roles.get("start", end) if encoder.sees == "all" else end  # causal models start with the end token
         start, end = encoder.boundary_ids or (start, end)
         prefix = () if start is None else (start,)
         suffix = (end,) if end is not None and encoder.sees == "all" else ()

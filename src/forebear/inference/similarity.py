@@ -234,14 +234,12 @@ def text_similarities(run: LoadedRun, pairs: Sequence[tuple[str, str]], **option
     uses_words = [_uses_word_table(run, pair, options) for pair in pairs]
     text_pair_indices = [index for index, is_words in enumerate(uses_words) if not is_words]
     with _with_pair_number(pairs, [index for index in text_pair_indices for _ in pairs[index]]):
-        text_vectors = iter(
-            _text_unit_vectors(run, [text for index in text_pair_indices for text in pairs[index]], options)
-        )
+        text_vectors = iter(_text_vectors(run, [text for index in text_pair_indices for text in pairs[index]], options))
     results = []
     for index, (pair, is_words) in enumerate(zip(pairs, uses_words, strict=True)):
         with _with_pair_number(pairs, [index, index]):
             (first_vector, second_vector), notes = (
-                _word_unit_vectors(run, pair) if is_words else ((next(text_vectors), next(text_vectors)), ())
+                _word_vectors(run, pair) if is_words else ((next(text_vectors), next(text_vectors)), ())
             )
         results.append(Similarity(pair, float(first_vector @ second_vector), "words" if is_words else "texts", notes))
     return results
@@ -253,9 +251,7 @@ def find_outlier(run: LoadedRun, texts: Sequence[str], **options: Any) -> Outlie
     if len(texts) < MIN_OUTLIER_TEXTS:
         raise InputError(f"of {len(texts)} texts none is the odd one", hint=f"give at least {MIN_OUTLIER_TEXTS}")
     uses_words = _uses_word_table(run, texts, options)
-    unit_vectors, notes = (
-        _word_unit_vectors(run, texts) if uses_words else (_text_unit_vectors(run, texts, options), ())
-    )
+    unit_vectors, notes = _word_vectors(run, texts) if uses_words else (_text_vectors(run, texts, options), ())
     sums = (unit_vectors @ unit_vectors.T).sum(1, where=~np.eye(len(texts), dtype=bool))
     means = np.round(sums / (len(texts) - 1), COSINE_DIGITS)
     outlier = texts[int(means.argmin())] if means.max() - means.min() > EQUAL_MEAN_TOLERANCE else None
@@ -269,14 +265,16 @@ def _uses_word_table(run: LoadedRun, texts: Sequence[str], options: dict[str, An
     return is_word_table(run) or (has_word_vectors(run) and all(run.lexicon.row_of(text) is not None for text in texts))
 
 
-def _word_unit_vectors(run: LoadedRun, texts: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
+def _word_vectors(run: LoadedRun, texts: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Unit vectors of words from the word table, and notes."""
     matches = run.lexicon.find_all(texts)
     is_distinct = len({match.rows for match in matches}) > 1
     extra_notes = (ONEHOT_NOTE,) if run.lexicon.is_onehot and is_distinct else ()
     return unit_rows(np.stack([match.vector for match in matches])), (*lexicon_notes(matches), *extra_notes)
 
 
-def _text_unit_vectors(run: LoadedRun, texts: Sequence[str], options: dict[str, Any]) -> np.ndarray:
+def _text_vectors(run: LoadedRun, texts: Sequence[str], options: dict[str, Any]) -> np.ndarray:
+    """Unit vectors of text embeddings."""
     return unit_rows(embed_texts(run, texts, **options).vectors) if texts else np.empty((0, 1))
 
 

@@ -30,7 +30,7 @@ DEFAULT_BEAMS = 4
 BATCH_TOKENS = 6000  # source tokens times beams per batch: bounds memory
 MAX_LENGTH_RATIO = 2.0  # maximum translation length: this times the source length,
 EXTRA_LENGTH = 20  # plus this
-CLAUSE_PUNCTUATION = tuple(",;:，；：、")
+CLAUSE_ENDS = tuple(",;:，；：、")
 MIN_FILLED_FRACTION = 0.75  # minimum length of a part of a split sentence, relative to the maximum length
 
 
@@ -155,9 +155,7 @@ def _split_text(tokenizer: Tokenizer, text: str, max_tokens: int, sentences: Tra
             if end < len(encoding.ids):  # after a comma, else before a space, else anywhere
                 tokens = [sentence.strip()[a:b] for a, b in encoding.spans[start:end]]
                 candidates = range(int(MIN_FILLED_FRACTION * max_tokens), end - start)
-                commas = [
-                    start + index + 1 for index in candidates if tokens[index].strip().endswith(CLAUSE_PUNCTUATION)
-                ]
+                commas = [start + index + 1 for index in candidates if tokens[index].strip().endswith(CLAUSE_ENDS)]
                 spaces = [start + index for index in candidates if tokens[index][:1].isspace()]
                 end = (commas or spaces or [end])[-1]
             yield encoding.ids[start:end]
