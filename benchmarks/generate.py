@@ -92,7 +92,7 @@ def ours(network: Any) -> Side:
         reader = predictor.start_decoding(work.prompts, work.length)
         if work.beams > 1:
             lengths = [work.length] * len(work.prompts)
-            found = beam_search(reader, len(work.prompts), end_id=NO_END, beams=work.beams, lengths=lengths)
+            found = beam_search(reader, len(work.prompts), eos_id=NO_END, beams=work.beams, lengths=lengths)
             return [list(best.ids) for (best,) in found]
         told = [reader.next_logits().argmax(1)]
         while len(told) < work.length:

@@ -68,7 +68,7 @@ def test_beam_search_equals_that_of_transformers(beams, penalty, stopping):
         assert (
             transformers_beams(peer, prompts[:1], beams, penalty, stopping)[0][0][0] == expected[0][0][0]
         )  # padding has no effect
-        options = {"end_id": END, "beams": beams, "best": beams, "penalty": penalty, "stopping": stopping}
+        options = {"eos_id": END, "beams": beams, "best": beams, "penalty": penalty, "stopping": stopping}
         together = beam_search(
             model.start_decoding(prompts, LENGTH), len(prompts), lengths=[LENGTH] * len(prompts), **options
         )

@@ -33,7 +33,7 @@ def exhaustive_search(predictor: HashedLM, prompt: list[int], max_length: int, p
 
 def search(predictor, prompts, **options) -> list[list[Hypothesis]]:
     rows = [np.array(prompt) for prompt in prompts]
-    return beam_search(predictor.start_decoding(rows, max(options["lengths"])), len(rows), end_id=END, **options)
+    return beam_search(predictor.start_decoding(rows, max(options["lengths"])), len(rows), eos_id=END, **options)
 
 
 def assert_close(actual: list[Hypothesis], expected: list[Hypothesis]) -> None:
@@ -99,7 +99,7 @@ def test_one_beam_is_greedy_decoding(vocabulary):
 
 def test_ties_go_to_the_smaller_ids():
     equal_scores = SimpleNamespace(next_logits=lambda: np.zeros((1, 1000), np.float32), select=None, append=None)
-    ((*hypotheses,),) = beam_search(equal_scores, 1, end_id=999, beams=3, best=3, lengths=[1])
+    ((*hypotheses,),) = beam_search(equal_scores, 1, eos_id=999, beams=3, best=3, lengths=[1])
     assert [hypothesis.ids for hypothesis in hypotheses] == [(0,), (1,), (2,)]
 
 
@@ -164,4 +164,4 @@ def test_invalid_search_options_are_refused(invalid):
 def test_nan_search_scores_are_refused():
     broken = SimpleNamespace(next_logits=lambda: np.full((1, 9), np.nan, np.float32))
     with pytest.raises(ForebearError, match="no numbers"):
-        beam_search(broken, 1, end_id=0, beams=2, lengths=[4])
+        beam_search(broken, 1, eos_id=0, beams=2, lengths=[4])

@@ -81,7 +81,7 @@ def test_blank_becomes_a_mask_between_its_neighbor_tokens(mask_tokenizer: Tokeni
             recording = RecordingMaskedLM(mask_tokenizer)
             filled = fill_masks(recording, mask_tokenizer, text)
             assert recording.called_rows[0] == row
-            assert len(filled.blanks) == len(filled.chosen_ids) == row.count(mask)
+            assert len(filled.blanks) == len(filled.chosen_tokens) == row.count(mask)
 
 
 def test_adjacent_masks_are_one_blank(mask_tokenizer: Tokenizer):
@@ -191,9 +191,9 @@ def test_masks_are_filled_from_the_most_confident_one(mask_tokenizer: Tokenizer,
     parts = text.split("____")
     fits = [fitting_ids(mask_tokenizer, "____".join(parts[: number + 1])) for number in range(len(parts) - 1)]
     ids, total = greedy_fill(RecordingMaskedLM(mask_tokenizer), mask_tokenizer, row, fits)
-    assert [filler.id for filler in filled.chosen_ids] == ids
+    assert [filler.id for filler in filled.chosen_tokens] == ids
     assert filled.log_prob == pytest.approx(total)
-    assert math.fsum(math.log(filler.probability) for filler in filled.chosen_ids) == pytest.approx(total)
+    assert math.fsum(math.log(filler.probability) for filler in filled.chosen_tokens) == pytest.approx(total)
     expected_text = parts[0]
     for number, i in enumerate(ids):
         expected_text += mask_tokenizer.decode([i]).strip().removeprefix("##") + parts[number + 1]
@@ -204,7 +204,7 @@ def test_masks_are_filled_from_the_most_confident_one(mask_tokenizer: Tokenizer,
 
 def test_single_blank_takes_its_best_candidate(mask_tokenizer: Tokenizer):
     filled = fill_masks(untrained_masked_lm(mask_tokenizer), mask_tokenizer, "the ____ sat")
-    assert filled.chosen_ids[0] == filled.blanks[0][0]
+    assert filled.chosen_tokens[0] == filled.blanks[0][0]
     assert filled.log_prob == pytest.approx(math.log(filled.blanks[0][0].probability))
 
 
@@ -213,7 +213,7 @@ def test_tokens_of_one_blank_are_joined(mask_tokenizers: dict[str, Tokenizer]):
         tokenizer = mask_tokenizers[kind]
         filled = fill_masks(RecordingMaskedLM(tokenizer), tokenizer, text)
         before, after = text.split("[MASK][MASK]")
-        ids = [filler.id for filler in filled.chosen_ids]
+        ids = [filler.id for filler in filled.chosen_tokens]
         assert filled.filled_text == before + tokenizer.decode(ids).strip() + after
 
 

@@ -153,15 +153,15 @@ def test_why_lists_the_counts_behind_each_probability(word_tokenizer):
     result = next_tokens(model, word_tokenizer, "the", top=4, why=True)
     assert result.candidates[0].text == "dog"
     for candidate in result.candidates:
-        parts = [step.mass for step in candidate.explanation.steps]
-        assert sum(parts) + candidate.explanation.uniform_share == pytest.approx(candidate.probability, abs=1e-6)
-    first, second, _ = result.candidates[0].explanation.steps
+        parts = [step.mass for step in candidate.evidence.steps]
+        assert sum(parts) + candidate.evidence.uniform_share == pytest.approx(candidate.probability, abs=1e-6)
+    first, second, _ = result.candidates[0].evidence.steps
     assert (first.words, first.times, first.seen, first.followers) == (("[SEP]", "the"), 2, 4, 3)
     assert (second.words, second.times, second.seen) == (("the",), 2, 4)
     facts = result.to_dict()
     json.dumps(facts, allow_nan=False)
     assert facts["candidates"][0]["why"]["steps"][1]["context"] == ["the"]
-    assert next_tokens(model, word_tokenizer, "the").candidates[0].explanation is None
+    assert next_tokens(model, word_tokenizer, "the").candidates[0].evidence is None
 
 
 def test_why_is_refused_for_models_without_counts_and_for_blanks(word_tokenizer):

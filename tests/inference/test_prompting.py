@@ -78,7 +78,7 @@ def test_verbalizer_probabilities_are_summed_and_calibrated(word_tokenizer: Toke
     (calibrated,) = score_options(BigramTable(table), word_tokenizer, "the", **options)
     assert answer_probabilities(calibrated) == pytest.approx({"pet": 1 / (1 + 6), "thing": 6 / (1 + 6)}, abs=1e-6)
     pet = calibrated.answers[0]
-    assert (pet.log_prob, pet.neutral_log_probability) == pytest.approx((math.log(0.4), math.log(0.4)))
+    assert (pet.log_prob, pet.content_free_log_prob) == pytest.approx((math.log(0.4), math.log(0.4)))
     assert (pet.verbalizer, pet.prompt) == ("dog", "the dog")
     (own_neutral,) = score_options(BigramTable(table), word_tokenizer, "the", neutral="the", **options)
     assert own_neutral.is_tied

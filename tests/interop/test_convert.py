@@ -340,7 +340,7 @@ def test_imported_arpa_run_rebuilds_its_lost_table_and_exports_alike(tmp_path: P
         if is_lost:
             (folder / NGRAM_STORE_FILE).unlink()
         run = Run.open(folder)
-        assert run.next("The", why=True).candidates[0].explanation.steps[-1].log is not None
+        assert run.next("The", why=True).candidates[0].evidence.steps[-1].log is not None
         exported_path = convert.export_run(run, "arpa", str(tmp_path / f"again{attempt}.arpa"))
         original, exported = (arpa.read_arpa(path) for path in (tmp_path / "first.arpa", exported_path))
         assert original.words == exported.words

@@ -227,7 +227,7 @@ def test_full_beam_search_equals_enumeration_and_one_beam_is_greedy(look: str):
     sources = rows_of(5, 2, 7, vocabulary=4)
     beams, lengths = 4**4, [4, 4, 4]
     results = beam_search(
-        translator.start_decoding(sources, START, 4), 3, end_id=START, beams=beams, best=20, lengths=lengths
+        translator.start_decoding(sources, START, 4), 3, eos_id=START, beams=beams, best=20, lengths=lengths
     )
     for source, hypotheses in zip(sources, results, strict=True):
         expected = enumerate_hypotheses(translator, source, 4, 4)[:20]
@@ -237,7 +237,7 @@ def test_full_beam_search_equals_enumeration_and_one_beam_is_greedy(look: str):
         np.testing.assert_allclose(
             [hypothesis.score for hypothesis in hypotheses], [hypothesis.score for hypothesis in expected], atol=1e-4
         )
-    greedy = beam_search(translator.start_decoding(sources, START, 8), 3, end_id=START, beams=1, lengths=[8, 8, 8])
+    greedy = beam_search(translator.start_decoding(sources, START, 8), 3, eos_id=START, beams=1, lengths=[8, 8, 8])
     for source, (hypothesis,) in zip(sources, greedy, strict=True):
         row: list[int] = []
         while len(row) < 8 and (not row or row[-1] != START):

@@ -59,7 +59,7 @@ class AdaptOptions:
     "Bring layers to one scale before they are mixed."
 
     def adaptation_settings(self) -> dict[str, Any]:
-        """The settings of `training.adaptation.Adaptation`."""
+        """The fields of `training.adaptation.Adaptation`."""
         other_options = ("crf", "ordered", "dropout", "head_dropout")
         values = {name: value for name, value in vars(self).items() if name not in other_options}
         return {**values, "dropout": self.head_dropout}
@@ -146,10 +146,8 @@ def adapt(
             source, notes = labeled_source(str(data), task=task or implied_task(run, data), **source_options)
             for note in notes:
                 callback.on_note(note)
-            plan_options: dict[str, Any] = {
-                "how": adapt_options.adaptation_settings(),
-                "options": adapt_options.task_settings(source.task),
-            }
+            plan_options: dict[str, Any] = {"how": adapt_options.adaptation_settings()}
+            plan_options |= {"options": adapt_options.task_settings(source.task)}
             plan_options |= {"size": size, "dropout": adapt_options.dropout, "settings": given_options(training)}
             plan = training_run.plan_adaptation(run, source, **plan_options)
             run_options = {"overwrite": overwrite, "callback": callback, "group": group, "command": command_line()}
@@ -179,7 +177,7 @@ def _run_plan(
 
 
 def print_adaptation(console: Console, run: RunFolder) -> None:
-    """Prints the result: scores, baseline, seeds and learning curve."""
+    """Print the result: scores, baseline, seeds and learning curve."""
     from forebear.training.trainer import STOPPED_EARLY
 
     metadata, task = run.metadata, run.task

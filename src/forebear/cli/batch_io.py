@@ -29,6 +29,7 @@ BATCH_LINES = 256  # lines of a file in one batch
 BATCH_CHARACTERS = 1 << 20  # or as many lines as have this many characters in all
 DEFAULT_ENCODING = "utf-8"
 AnswerFn = Callable[[list[str]], list[Any]]  # texts → their answers
+AnswerTextFn = Callable[[Any], Any]
 _UNDECODABLE_BYTES = re.compile("[\udc00-\udcff]")  # as lone surrogates, which no text contains
 
 TextArguments = Annotated[list[str] | None, Parameter(negative="")]
@@ -39,12 +40,12 @@ WordRunArgument = Annotated[Path, Parameter(help="The run's folder: one whose to
 
 @dataclass(frozen=True)
 class InputLine:
-    """A text with its file and line (None for an argument); `fault` says why a line could not be read."""
+    """A text with its file and line (None for an argument); `decode_error` says why a line could not be decoded."""
 
     text: str
     file: str | None = None
     line: int | None = None
-    fault: str = ""
+    decode_error: str = ""
 
 
 class MarkedTextBlocks(TextBlocks):
@@ -55,7 +56,7 @@ class MarkedTextBlocks(TextBlocks):
 
 
 def check_output_file(output: Path | None, inputs: Sequence[str | os.PathLike[str]]) -> None:
-    """Rejects an output file that is also an input or whose folder does not exist, before any work."""
+    """Raise InputError for an output file that is also an input or whose folder does not exist, before any work."""
     if output is None:
         return
     if not output.parent.is_dir():
@@ -89,15 +90,15 @@ class BatchInputOptions:
         check_output_file(self.output_file, [] if self.input_file is None else [self.input_file])
 
     def valid_inputs(self, texts: Sequence[str] | None) -> Iterator[InputLine]:
-        """All texts in order, read lazily; a line that cannot be read is an error."""
+        """All texts in order, read lazily; InputError for a line that cannot be decoded."""
         for line in self.read_inputs(texts):
-            if line.fault:
+            if line.decode_error:
                 hint = "mend the line, or name the right --encoding (gb18030, big5, …)"
-                raise InputError(line.fault, file=line.file, line=line.line, hint=hint)
+                raise InputError(line.decode_error, file=line.file, line=line.line, hint=hint)
             yield line
 
     def read_inputs(self, texts: Sequence[str] | None = None) -> Iterator[InputLine]:
-        """All texts in order, including lines with a fault."""
+        """All texts in order, including lines that cannot be decoded."""
         arguments = list(texts or ())
         file = self.input_file or (Path(STDIN_PATH) if STDIN_PATH in arguments else None)
         yield from (InputLine(text) for text in arguments if text != STDIN_PATH)
@@ -112,15 +113,15 @@ class BatchInputOptions:
                 bad_bytes = [] if line.isascii() else _UNDECODABLE_BYTES.findall(line)
                 hex_codes = " ".join(f"0x{ord(character) - 0xDC00:02x}" for character in bad_bytes[:MAX_SHOWN_BYTES])
                 ellipsis = " …" * (len(bad_bytes) > MAX_SHOWN_BYTES)
-                fault = f"not {blocks.encoding}: {hex_codes}{ellipsis}" if bad_bytes else ""
-                yield InputLine(line.removesuffix("\r"), source.name, number, fault)
+                decode_error = f"not {blocks.encoding}: {hex_codes}{ellipsis}" if bad_bytes else ""
+                yield InputLine(line.removesuffix("\r"), source.name, number, decode_error)
 
     def reads_lines(self, texts: Sequence[str] | None) -> bool:
-        """Whether texts come from a file or standard input, so that results must keep their line positions."""
+        """Whether texts come from a file or standard input, so that results must have the order of its lines."""
         return self.input_file is not None or STDIN_PATH in (texts or ())
 
     def count_inputs(self, texts: Sequence[str] | None, *, blank: bool = False) -> int:
-        """Number of texts. A fault is an error before any work; so is a blank line, unless `blank`."""
+        """Count the texts; InputError for lines that cannot be decoded and, unless `blank`, for blank lines."""
         count = 0
         for line in self.valid_inputs(texts):
             if line.file is not None and not blank and not line.text.strip():
@@ -138,19 +139,16 @@ class BatchInputOptions:
         batch_size: int = BATCH_LINES,
         partial_results: PartialResults | None = None,
     ) -> list[Any]:
-        """The answers to all lines, if there is no output file; otherwise they are written there and none is returned.
+        """Answer all lines; without an output file return the answers, otherwise write them there and return none.
 
-        `to_record` makes a record of an answer, or a line of text. The file appears once it is complete. With
+        `to_record` converts an answer to a record or to a line of text. The file appears once it is complete. With
         `partial_results`, a line without an answer does not end the batch.
         """
+        answer_group = add_source_location if partial_results is None else partial_results.collect
 
         def answer_lines() -> Iterator[Any]:
             for batch in group_inputs(lines, batch_size):
-                yield from (
-                    relocate_errors(batch, answer_batch)
-                    if partial_results is None
-                    else partial_results.collect(batch, answer_batch)
-                )
+                yield from answer_group(batch, answer_batch)
             if partial_results is not None:
                 partial_results.raise_if_all_failed()
 
@@ -165,12 +163,12 @@ class BatchInputOptions:
                 is_empty = False
                 record = to_record(answer)
                 file.write((record if isinstance(record, str) else to_json(record)).encode() + b"\n")
-            if is_empty:  # here, so that no empty file is taken for an answer
+            if is_empty:  # raised before the file appears
                 raise InputError("there is no text", hint='give "a text", or a file that has some: --in FILE')
         return []
 
     def emit_written(self, result: dict[str, Any], summary: str, output: Output) -> None:
-        """Prints that the answers are in the output file."""
+        """Print that the answers are in the output file."""
         output.emit_summary(result | {"out": str(self.output_file)}, f"{summary}: {self.output_file}")
 
 
@@ -179,28 +177,28 @@ def to_json(record: dict[str, Any]) -> str:
 
 
 def read_choices(choices: Sequence[str] | None) -> list[str] | None:
-    """The choices; a single one that is a file name stands for the lines of the file."""
+    """The choices; a single choice that names a file is replaced by the lines of the file."""
     if choices is None or len(choices) != 1 or not Path(choices[0]).is_file():
         return None if choices is None else list(choices)
     return [line.text for line in BatchInputOptions(Path(choices[0])).valid_inputs(None) if line.text.strip()]
 
 
 def group_inputs(lines: Iterable[InputLine], batch_size: int) -> Iterator[list[InputLine]]:
-    """Lines in batches, limited by their number and by characters, so that memory is bounded."""
+    """Lines in batches, limited by number of lines and of characters to bound memory."""
     batch: list[InputLine] = []
-    characters = 0
+    num_characters = 0
     for line in lines:
         batch.append(line)
-        characters += len(line.text)
-        if len(batch) >= batch_size or characters >= BATCH_CHARACTERS:
+        num_characters += len(line.text)
+        if len(batch) >= batch_size or num_characters >= BATCH_CHARACTERS:
             yield batch
-            batch, characters = [], 0
+            batch, num_characters = [], 0
     if batch:
         yield batch
 
 
-def relocate_errors(batch: list[InputLine], answer_batch: Callable[[list[str]], Any]) -> Any:
-    """Calls `answer_batch`; an error about text n of the batch becomes an error about its file and line."""
+def add_source_location(batch: list[InputLine], answer_batch: Callable[[list[str]], Any]) -> Any:
+    """Call `answer_batch`; an error about text n of the batch becomes an error about its file and line."""
     try:
         return answer_batch([line.text for line in batch])
     except InputError as error:
@@ -212,10 +210,8 @@ def relocate_errors(batch: list[InputLine], answer_batch: Callable[[list[str]], 
         raise
 
 
-def answer_one_by_one(
-    texts: Sequence[Any], answer_text: Callable[[Any], Any], *, has_line_numbers: bool = True
-) -> list[Any]:
-    """Calls `answer_text` for each text; errors get the number of the text, from 1, as their line."""
+def answer_one_by_one(texts: Sequence[Any], answer_text: AnswerTextFn, *, has_line_numbers: bool = True) -> list[Any]:
+    """Call `answer_text` for each text; errors get the number of the text, from 1, as their line."""
     answers = []
     for index, text in enumerate(texts, 1):
         try:
@@ -231,34 +227,33 @@ def run_per_text(
     texts: Sequence[str] | None,
     batch_input: BatchInputOptions,
     output: Output,
-    answer_text: Callable[[str], Any],
+    answer_text: AnswerTextFn,
     *,
     hint: str,
     done_verb: str,
     draw: Callable[[Any, Any], object],
 ) -> None:
-    """Runs a command text by text and draws the results, as draw(console, answer), or writes them to a file."""
+    """Run a command text by text and draw each result with draw(console, answer), or write all to a file."""
     count = 0
 
-    def answer_group(texts_of_batch: list[str]) -> list[Any]:
+    def answer_batch(batch: list[str]) -> list[Any]:
         nonlocal count
-        count += len(texts_of_batch)
-        return answer_one_by_one(texts_of_batch, answer_text)
+        count += len(batch)
+        return answer_one_by_one(batch, answer_text)
 
-    answers = batch_input.run_batch(batch_input.valid_inputs(texts), answer_group)
+    answers = batch_input.run_batch(batch_input.valid_inputs(texts), answer_batch)
     if not count:
         raise InputError("there is no text", hint=f"{hint}, or --in FILE")
     if batch_input.output_file is not None:
-        batch_input.emit_written(
-            {"run": run.name, "texts": count}, f"{count_phrase(count, 'text')} {done_verb}", output
-        )
+        summary = f"{count_phrase(count, 'text')} {done_verb}"
+        batch_input.emit_written({"run": run.name, "texts": count}, summary, output)
         return
     result = {"run": run.name, "texts": [answer.to_dict() for answer in answers]}
     output.emit(result, lambda console: [draw(console, answer) for answer in answers])
 
 
 def open_run(folder: Path, verb: str, output: Output) -> Run:
-    """Loads a run that supports a command; prints its notes."""
+    """Load a run that supports a command; prints its notes."""
     from forebear.inference.run import Run
 
     loaded = Run.open(folder)
@@ -269,7 +264,7 @@ def open_run(folder: Path, verb: str, output: Output) -> Run:
 
 @contextmanager
 def counting_progress(output: Output, unit: str) -> Iterator[Callable[[int], None]]:
-    """Reports count and speed on stderr, periodically and at the end."""
+    """Report count and speed on stderr, periodically and at the end."""
     total = 0
 
     def add_count(count: int) -> None:
@@ -286,10 +281,10 @@ def counting_progress(output: Output, unit: str) -> Iterator[Callable[[int], Non
         print(f"{summary}, {total / max(seconds, 1e-9):,.0f} {unit}/s", file=sys.stderr)  # noqa: T201
 
 
-# --- Batches in which some texts fail: they keep their positions, and are reported at the end ---
+# --- Batches in which some texts fail: results keep their positions, failures are reported at the end ---
 
 
-MAX_NAMED_FAILURES = 5  # texts without an answer that are listed one by one; of lines, twice as many numbers
+MAX_NAMED_FAILURES = 5  # maximum number of failed texts that are listed; twice as many line numbers
 
 
 @dataclass(frozen=True)
@@ -311,12 +306,9 @@ class FailedInput:
 
 @dataclass
 class PartialResults:
-    """Collects results and failures of a batch.
+    """Results and failures of all batches; `make_record` makes the record of a text without a result."""
 
-    record  makes the record of a text without a result
-    """
-
-    record: Callable[[str], dict[str, Any]] = lambda text: {"text": text}
+    make_record: Callable[[str], dict[str, Any]] = lambda text: {"text": text}
     num_answered: int = 0
     failures: list[FailedInput] = field(default_factory=list)
 
@@ -329,7 +321,7 @@ class PartialResults:
         results = []
         for line, answer in zip(batch, _answer_each([line.text for line in batch], answer_batch), strict=True):
             if isinstance(answer, InputError):
-                answer = FailedInput(self.record(line.text), line.file, line.line, answer)
+                answer = FailedInput(self.make_record(line.text), line.file, line.line, answer)
                 self.failures.append(answer)
             else:
                 self.num_answered += 1
@@ -337,7 +329,7 @@ class PartialResults:
         return results
 
     def raise_if_all_failed(self) -> None:
-        """Raises the first error if no text has a result."""
+        """Raise the first error if no text has a result."""
         if self.num_answered or not self.failures:
             return
         first_failure = self.failures[0]
@@ -346,7 +338,7 @@ class PartialResults:
         raise InputError(message, file=first_failure.file, line=first_failure.line, hint=hint) from first_failure.error
 
     def emit_failures(self, result: dict[str, Any], output: Output) -> None:
-        """Adds the number of failures to the result and prints which ones on stderr."""
+        """Add the number of failures to the result and list them on stderr."""
         if self.failures:
             result["unanswered"] = len(self.failures)
             output.note(self._notes())

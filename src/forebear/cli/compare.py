@@ -123,9 +123,8 @@ def compare(
     if task_options.runs and words and task_options.task is None and not texts:
         unused = {"--time": time, "--seeds": seeds != 1, "--only": only, "--size": size, "--tokenizer": tokenizer}
         unused |= {"--vocabulary": vocabulary, "--threads": threads, "--prompt": prompt, "--limit": limit}
-        _compare_words(
-            task_options.runs, words, unused | {"--overwrite": overwrite, "--to": to != DEFAULT_FOLDER}, output
-        )
+        unused |= {"--overwrite": overwrite, "--to": to != DEFAULT_FOLDER}
+        _compare_words(task_options.runs, words, unused, output)
         return
     if seeds < 1:
         raise InputError(f"--seeds is {seeds}", hint="give a number of at least 1")
@@ -148,7 +147,7 @@ def compare(
 
 
 def _compare_words(runs: Sequence[str], files: Sequence[str], unused: Mapping[str, Any], output: Output) -> None:
-    """Compares finished runs on word-similarity and analogy files; training options are rejected."""
+    """Compare finished runs on word-similarity and analogy files; training options are rejected."""
     from forebear.experiments.comparison.trials import compare_words
 
     if rejected := [name for name, value in unused.items() if value]:
@@ -184,7 +183,7 @@ def _metric_cell(score: float | None, coverage: tuple[int, int] | None) -> str:
 def _refuse_unused_settings(
     task_options: ComparisonTaskOptions, data_options: ComparisonDataOptions, text_settings: dict[str, Any]
 ) -> None:
-    """Rejects settings that would have no effect."""
+    """Raise InputError for settings that would have no effect."""
     if task_options.task is None:
         names = {"encoding": "examples-encoding"}
         for options in (task_options, data_options):
@@ -199,11 +198,11 @@ def _refuse_unused_settings(
         raise InputError("--test-share means nothing beside --test", hint="leave one of them out")
 
 
-def _result(comparison: TextComparison | TaskComparison, folder: Path, verdict: list[str]) -> dict[str, Any]:
+def _result(comparison: TextComparison | TaskComparison, folder: Path, conclusions: list[str]) -> dict[str, Any]:
     from forebear.experiments.comparison.compare import COMPARISON_PAGE
 
     paths = {"folder": str(folder), "page": str(folder / COMPARISON_PAGE)}
-    return {**comparison.to_dict(), **paths, "verdict": verdict}
+    return {**comparison.to_dict(), **paths, "verdict": conclusions}
 
 
 def _compare_on_task(
@@ -217,21 +216,11 @@ def _compare_on_task(
     from forebear.experiments.comparison.verdict import task_conclusions
 
     assert task_options.task is not None
-    options |= {
-        "task": task_options.task,
-        "test": task_options.test,
-        "dev": task_options.dev,
-        "runs": task_options.runs or (),
-    }
-    options |= {
-        "adapt_time": task_options.adapt_time,
-        "ablate": task_options.ablate.split(",") if task_options.ablate else (),
-    }
-    options |= {
-        "test_share": data_options.test_share,
-        "form": data_options.detection_args(),
-        "labelled": data_options.settings(),
-    }
+    ablated = task_options.ablate.split(",") if task_options.ablate else ()
+    options |= {"task": task_options.task, "test": task_options.test, "dev": task_options.dev}
+    options |= {"runs": task_options.runs or (), "adapt_time": task_options.adapt_time, "ablate": ablated}
+    options |= {"test_share": data_options.test_share}
+    options |= {"form": data_options.detection_args(), "labelled": data_options.settings()}
     with comparison_progress(output, unit="") as on_progress:
         comparison = compare_on_task(texts, **options, on_progress=on_progress)
     result = _result(comparison, options["to"], task_conclusions(comparison))
@@ -266,7 +255,7 @@ def comparison_progress(output: Output, unit: str = " nats") -> Iterator[Callabl
 
 
 def print_comparison(console: Console, comparison: TextComparison, result: dict[str, Any]) -> None:
-    """Prints the table of a comparison on text, other metrics, errors and the verdict."""
+    """Print the table of a comparison on text, other metrics, errors and conclusions."""
     columns = (">year", "milestone", ">bits per\nbyte", "", ">perplexity", ">parameters", ">learning")
     table = Table(*columns, ">tokens\nper s", ">memory", "tokenizer")
     for row in comparison.rows:
@@ -306,7 +295,7 @@ def _comparison_cells(row: TextComparisonRow, *, is_best: bool) -> Iterator[str 
 
 
 def print_other_metrics(console: Console, comparison: TextComparison) -> None:
-    """Prints metrics other than bits per byte: neighbors, masked tokens, word files."""
+    """Print metrics other than bits per byte: neighbors, masked tokens, word files."""
     labels = (("neighbours told apart", "told_apart"), ("hidden tokens found", "found"))
     metrics = {name: key for name, key in labels if any(row.trial_values(key) for row in comparison.rows)}
     table = Table("milestone", *(f">{name}" for name in (*metrics, *comparison.word_file_names)))
@@ -333,8 +322,8 @@ def _print_task_comparison(console: Console, comparison: TaskComparison, result:
 
     table = Table(">year", "model", *(f">{name}" for name in table_columns(comparison)))
     for row in comparison.rows:
-        failed = row.error and row.score is None
-        cells = [Text("failed", "red")] if failed else map(str, table_cells(row, comparison))
+        has_failed = row.error and row.score is None
+        cells = [Text("failed", "red")] if has_failed else map(str, table_cells(row, comparison))
         style = "bold" if result["best"] == row.name else ""
         table.add_row(str(row.year), f"{row.title} {row.size}".strip(), *cells, style=style)
     for baseline in comparison.baselines:

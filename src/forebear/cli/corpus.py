@@ -70,10 +70,10 @@ def corpus(
     sources = find_sources(texts) if clean is not None and clean.exists() else ()
     if clean is not None and any(os.path.samefile(clean, source.path) for source in sources):
         raise InputError("is one of the texts to be cleaned", file=clean, hint="choose another name for --clean")
-    tokenizers_given: dict[str, Tokenizer] = {str(path): Tokenizer.load(path) for path in tokenizer}
+    given_tokenizers: dict[str, Tokenizer] = {str(path): Tokenizer.load(path) for path in tokenizer}
     with output.progress("examining") as progress:
         documents, ledger = _read_with_progress(texts, text_format, progress)
-        report = corpus_report(documents, ledger=ledger, tokenizers=tokenizers_given or None)
+        report = corpus_report(documents, ledger=ledger, tokenizers=given_tokenizers or None)
     ledger.verify()
     result: dict[str, Any] = {**report.to_dict(), "ledger": ledger.to_dict()}
     if clean is not None:
@@ -87,7 +87,7 @@ def corpus(
 def _read_with_progress(
     texts: list[str], text_format: TextFormat, progress: Callable[[int, int], None]
 ) -> tuple[Iterator[Document], Ledger]:
-    """The documents and the ledger that reading fills; reports progress by bytes read."""
+    """The documents, read with progress by bytes, and the ledger that reading fills."""
     from forebear.data.io.ledger import Ledger
     from forebear.data.io.sources import find_sources
 
@@ -210,16 +210,13 @@ def prepare(
     options: dict[str, Any] = {"segmenter": segmenter, "entities": entity_dictionary, "to": to, "overwrite": overwrite}
     start_time = time.monotonic()
     with output.progress("learning the tokenizer") as progress:
-        tokenizer_used = tokenizer_for(
-            tokenizer, texts, text_format, tokenizer_options.training_options(), segmenter, progress
-        )
+        training_options = tokenizer_options.training_options()
+        used_tokenizer = tokenizer_for(tokenizer, texts, text_format, training_options, segmenter, progress)
     reported_positions: list[int] = []
     with output.progress("preparing") as progress:
-        options |= {
-            "progress": lambda at, total: (reported_positions.append(at), progress(at, total)),
-            "workers": workers,
-        }
-        corpus = prepare_corpus(texts, tokenizer_used, text_format=text_format, sentences=sentences, **options)
+        options["progress"] = lambda position, total: (reported_positions.append(position), progress(position, total))
+        options["workers"] = workers
+        corpus = prepare_corpus(texts, used_tokenizer, text_format=text_format, sentences=sentences, **options)
     result = {"folder": str(corpus.folder), **corpus.metadata, "ledger": corpus.ledger.to_dict()}
     result |= {"tokenizer": corpus.tokenizer.describe(), "seconds": round(time.monotonic() - start_time, 3)}
     result["was_there"] = not reported_positions

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from forebear.demo.world import DemoDocument
     from forebear.experiments.comparison.results import TextComparison
 
-# Four tasks, learned by an n-gram model, a decoder and an encoder.
+# Models that learn the four tasks: an n-gram model, a decoder and an encoder.
 DEMO_MODELS = ("ngram", "gpt2", "bert")
 NUM_EXAMPLES, NUM_TEST_EXAMPLES = 2000, 300
 # Each task as a question, and a text to try it on.
@@ -25,11 +25,9 @@ TASK_QUESTIONS = {
     "names": ("who, where, which organisation?", '"何娜在柳岸镇遇见了陈志远。"'),
     "answers": ("where is the answer?", '"谁卖了茶壶？" "星期三，何娜卖了一把茶壶。"'),
 }
-
-
-TEXT_BYTES = 2_000_000  # bytes of text
+TEXT_BYTES = 2_000_000
 SEED = 7
-TASK_TIME_FRACTION = 0.4  # of the time
+TASK_TIME_FRACTION = 0.4  # fraction of the time for tasks
 NUM_TIMED_ADAPTATIONS = len(TASK_QUESTIONS) * (len(DEMO_MODELS) - 1)  # counting takes no time
 # In the style of each text: a blank to fill, a prompt, a word, and two sentences to score.
 WORLD_SENTENCES = ("虽然下雨了，他还是买了一把伞。", "虽然雨下了，他还是伞买了一把。")
@@ -42,7 +40,7 @@ SAMPLE_INPUTS = {
 def adapt_demo_runs(
     folder: Path, comparison: TextComparison, runs_folder: Path, seconds: float, output: Output
 ) -> list[dict[str, Any]]:
-    """Adapts the runs of the comparison to each task, `seconds` each; a row per run, also of finished ones."""
+    """Adapt the runs of the comparison to each task, for `seconds` each; one row per run, finished ones included."""
     from forebear.data.labeled.labeled_source import labeled_source
     from forebear.demo.labeled_examples import TASK_FILES, write_demo_tasks
     from forebear.experiments.training_run import plan_adaptation, run_adaptation
@@ -134,7 +132,7 @@ def demo(
 
 
 def write_text(folder: Path, text: str) -> tuple[Path, float | None]:
-    """Writes the chosen text; returns the file and its true entropy in bits per byte, if known."""
+    """Write the chosen text; return the file and its true entropy in bits per byte, if known."""
     from forebear.demo import demo_text, python_manual, world
 
     limit = None

@@ -1,4 +1,4 @@
-"""`forebear embed` and `neighbours`: vectors of texts and words, and nearest-neighbor search."""
+"""`forebear embed`: vectors of texts and words, as an array, as JSON lines, or as cosines."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from forebear.cli.batch_io import (
     BatchInputOptions,
     InputLine,
     TextArguments,
+    add_source_location,
     group_inputs,
     open_run,
-    relocate_errors,
 )
 from forebear.cli.options import chosen_layers
 from forebear.cli.output import Console, Output, Switch, Table, count_phrase, printable_cell, shorten
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 ARRAY_SUFFIXES = (".npy", ".safetensors")
 EMBED_BATCH_SIZE = 2048  # texts sorted by length and embedded together
 MAX_SHOWN_TEXTS = 12  # texts or words whose cosines fit into a table
-MAX_NAMED_LINES = 10  # lines without a known word that are listed one by one
-QUERY_BATCH_SIZE = 2048  # queries searched together
-DEFAULT_TOP_WORDS, DEFAULT_TOP_SENTENCES = 10, 5
+MAX_NAMED_LINES = 10  # maximum number of lines without a known word that are listed
 
 
 def embed(
@@ -122,10 +120,9 @@ def embed(
             progress(counts["texts"], total)
 
         def embed_batch(batch: list[str]) -> list[EmbeddedText]:
-            batch_embeddings = loaded_run.embed(batch, words=words, **embedding_options)
-            truncated = [embedding.num_truncated for embedding in batch_embeddings]
-            report(truncated, [embedding.tokens for embedding in batch_embeddings])
-            return batch_embeddings
+            answers = loaded_run.embed(batch, words=words, **embedding_options)
+            report([answer.num_truncated for answer in answers], [answer.tokens for answer in answers])
+            return answers
 
         lines, embeddings = batch_input.valid_inputs(texts), []
         if out_file is not None and writes_array:
@@ -147,14 +144,14 @@ def embed(
 def _write_array(
     run: Run, file: Path, lines: Iterable[InputLine], options: dict[str, Any], report: Callable[..., object]
 ) -> None:
-    """Writes all vectors to an array file, batch by batch."""
+    """Write all vectors to an array file, batch by batch."""
     from forebear.data.io.arrays import write_vectors
     from forebear.data.io.atomic import file_digest
     from forebear.inference.embed import embed_texts
 
     def vector_batches() -> Iterator[np.ndarray]:
         for batch in group_inputs(lines, EMBED_BATCH_SIZE):
-            embedded = relocate_errors(batch, lambda texts: embed_texts(run, texts, **options))
+            embedded = add_source_location(batch, lambda texts: embed_texts(run, texts, **options))
             report(embedded.num_truncated.tolist(), embedded.num_tokens.tolist())
             yield embedded.vectors
 

@@ -99,8 +99,6 @@ def _print_sizes(console: Console, explanation: ModelExplanation) -> None:
 
 def _differing_fields(values: dict[str, Any], explanation: ModelExplanation) -> str:
     """The settings in which the sizes differ."""
-    fields_by_size = [size["fields"] for size in explanation.sizes.values()]
-    differing = [
-        name for name in values if len(fields_by_size) == 1 or len({str(fields[name]) for fields in fields_by_size}) > 1
-    ]
+    sizes = [size["fields"] for size in explanation.sizes.values()]
+    differing = [name for name in values if len(sizes) == 1 or len({str(fields[name]) for fields in sizes}) > 1]
     return ", ".join(f"{name} {values[name]}" for name in differing)

@@ -134,22 +134,21 @@ def generate(
 
 
 def _stream(loaded_run: Run, prompt: str, options: dict[str, Any], count_tokens: Any) -> None:
-    """Prints the prompt and streams its continuation; counts the generated tokens."""
+    """Print the prompt and streams its continuation; counts the generated tokens."""
     from forebear.inference.sampling import sample_texts
 
-    loaded_run.stream(prompt, **options)  # rejects invalid options before anything is written
+    loaded_run.stream(prompt, **options)  # raises errors about options before anything is written
     sys.stdout.write(replace_controls(prompt))
     after_space = prompt[-1:].isspace()
 
-    def on_token(_: int, piece: str) -> None:
+    def on_piece(_: int, piece: str) -> None:
         nonlocal after_space
         sys.stdout.write(replace_controls(piece[1:] if after_space and piece[:1] == " " else piece))
         sys.stdout.flush()
         after_space = False
 
-    (answer,) = sample_texts(
-        loaded_run.predictor, loaded_run.vocabulary_tokenizer, prompt, on_piece=on_token, **options
-    )
+    model = loaded_run.predictor, loaded_run.vocabulary_tokenizer
+    (answer,) = sample_texts(*model, prompt, on_piece=on_piece, **options)
     print(flush=True)  # noqa: T201
     count_tokens(len(answer.ids))
     if not len(answer.ids):
@@ -167,7 +166,7 @@ def _print_generated(console: Console, answers: list[GeneratedText]) -> None:
         console.plain(replace_controls(answer.full_text))
         if answer.choices:
             top_choices = sorted(answer.choices, key=lambda choice: -choice[1])[:MAX_SHOWN_CHOICES]
-            rows = ((name, f"{fraction:.2%}", text_bar(fraction, 20)) for name, fraction in top_choices)
+            rows = ((name, f"{p:.2%}", text_bar(p, 20)) for name, p in top_choices)
             console.table("choice", ">P", "", rows=rows)
 
 
@@ -222,7 +221,7 @@ def translate(
     counts: Counter[str] = Counter()
 
     def translate_batch(batch: list[str]) -> list[TranslatedText]:
-        num_reported = 0  # of this group
+        num_reported = 0  # of this batch
 
         def on_progress(num_done: int, _: int) -> None:
             nonlocal num_reported
@@ -249,9 +248,8 @@ def translate(
     if output_path is not None:
         result |= {"texts": counts["texts"], "cut_off": counts["cut_off"], "out": str(output_path)}
         unfinished_note = f"; {counts['cut_off']:,} reached the greatest length" if counts["cut_off"] else ""
-        output.emit_summary(
-            result, f"{count_phrase(counts['texts'], 'text')} translated: {output_path}{unfinished_note}"
-        )
+        size = count_phrase(counts["texts"], "text")
+        output.emit_summary(result, f"{size} translated: {output_path}{unfinished_note}")
         return
 
     def draw(console: Console) -> None:
@@ -260,7 +258,7 @@ def translate(
                 console.plain(answer.text)
                 continue
             console.plain(answer.source, style="dim")
-            for version in answer.hypotheses:
-                console.plain(f"{version.score:8.3f}  {version.text}")
+            for hypothesis in answer.hypotheses:
+                console.plain(f"{hypothesis.score:8.3f}  {hypothesis.text}")
 
     output.emit(result | {"texts": [answer.to_dict() for answer in answers]}, draw)

@@ -22,7 +22,7 @@ def import_command(
     to: Path,
     heads: int | None = None,
     task: Literal["classification", "pairs", "none"] | None = None,
-    form: Annotated[ImportFormat | None, Parameter(name="--format")] = None,
+    file_format: Annotated[ImportFormat | None, Parameter(name="--format")] = None,
     limit: str | None = None,
     on_bad_bytes: Literal["fail", "replace", "skip"] | None = None,
     output: Output = Output(),
@@ -59,7 +59,7 @@ def import_command(
     task
         What a classifier was trained on, single texts or pairs, which its folder does not tell; none: leave the head
         for its task out, whatever it is. [default: pairs where labels are those of entailment]
-    form
+    file_format
         What a file of word vectors is, where that cannot be seen.
     limit
         Take no more of a file's word vectors than these, from its beginning: 200k.
@@ -70,7 +70,7 @@ def import_command(
     from forebear.settings.units import parse_count
 
     max_vectors = None if limit is None else parse_count(limit, "limit")
-    options = given_options(form=form, limit=max_vectors, on_bad_bytes=on_bad_bytes)
+    options = given_options(form=file_format, limit=max_vectors, on_bad_bytes=on_bad_bytes)
     with output.progress("reading") as progress:
         run = convert.import_model(source, str(to), heads=heads, task=task, **options, progress=progress)
 
@@ -92,7 +92,7 @@ def export_command(
     /,
     *,
     to: Path,
-    form: Annotated[ExportFormat | None, Parameter(name="--format")] = None,
+    file_format: Annotated[ExportFormat | None, Parameter(name="--format")] = None,
     output: Output = Output(),
 ) -> None:
     """Write a run as a folder that transformers opens, an ONNX file, ARPA (n-gram), published ELMo, or word vectors.
@@ -120,7 +120,7 @@ def export_command(
         A run folder.
     to
         The folder or file to write.
-    form
+    file_format
         huggingface, arpa, elmo, onnx; of word vectors word2vec (text, which gensim reads too), word2vec-binary, glove,
         fasttext or safetensors. [default: the first of these that the run can be written as]
     """
@@ -129,7 +129,7 @@ def export_command(
     from forebear.interop.word_vectors import VECTOR_FORMATS
 
     loaded_run = Run.open(run)
-    export_format = form or convert.default_export_format(loaded_run)
+    export_format = file_format or convert.default_export_format(loaded_run)
     if export_format in VECTOR_FORMATS and (size_note := convert.export_note(loaded_run, export_format, to)):
         output.note([size_note])
     path = convert.export_run(loaded_run, export_format, str(to))

@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from forebear.inspection.senses import SenseAnalysis
 
 CLUSTER_STYLES = ("blue", "red", "green", "magenta", "yellow", "cyan", "bright_red", "bright_black")
-NUM_STRONGEST_EDGES = 8  # below a map
-BAR_WIDTH = 16  # of a bar to either side
-MIN_COLORED, STRONG_COLOR = 0.08, 0.6  # of the strongest word: less is not coloured, more has light letters
-# Weak and strong; readable on dark and light terminals.
+NUM_STRONGEST_EDGES = 8  # listed below a map
+BAR_WIDTH = 16  # maximum length of a bar, to the left or right
+MIN_COLORED, STRONG_COLOR = 0.08, 0.6  # relative to the strongest word: minimum to color, minimum for white letters
+# Colors of weak and strong words, readable on dark and light terminals.
 POSITIVE_COLORS, NEGATIVE_COLORS = ((219, 233, 255), (31, 95, 208)), ((255, 227, 214), (194, 65, 12))
 
 
@@ -128,12 +128,12 @@ def attention(
 
 
 def _select_maps(
-    loaded_run: Run, maps: list[AttentionMap], part: str | None, to: Path | None, *, rollout: bool
+    run: Run, maps: list[AttentionMap], part: str | None, to: Path | None, *, rollout: bool
 ) -> list[AttentionMap]:
-    """The requested maps of a translation model; pictures show cross-attention by default."""
+    """The requested maps; pictures of translation models show cross-attention by default."""
     from forebear.inspection.attention import SEQ2SEQ_MAP_ORDER
 
-    if "translation" not in loaded_run.heads:
+    if "translation" not in run.heads:
         if part is not None:
             raise InputError(f"--part {part} is for runs that translate", hint="leave it out")
         return [attention_map for attention_map in maps if not rollout or attention_map.kind != "cross"]
@@ -149,7 +149,7 @@ def _select_maps(
 
 
 def _write_attention(to: Path, views: list[tuple[AttentionView, int | None]], run: str, texts: list[str]) -> list[str]:
-    """Writes one page for all maps, or a numbered picture of each; returns the files."""
+    """Write one page for all maps, or a numbered picture of each; return the files."""
     from forebear.inspection.attention_visualization import attention_page, plot_attention
     from forebear.reports.plotting import title_quote
 
@@ -190,17 +190,14 @@ def _print_attention(console: Console, view: AttentionView, top: int | None) -> 
 
 
 def _print_attention_maps(console: Console, view: AttentionView) -> None:
-    """Prints one map with numbers, or several small ones; for all layers and heads, the mean of each layer."""
+    """Print one map with numbers, or several small ones; of all layers and heads, the mean of each layer."""
     from forebear.inspection.attention import attention_view
 
     attention_map, colors = view.attention_map, console.color_system is not None
     if len(view.panels) == 1:
         console.print(f"{view.panels[0].title}: {view.axis_labels[0]} (down) {view.axis_labels[1]} (across)")
-        options: dict[str, Any] = {
-            "width": console.width,
-            "use_color": colors,
-            "separators_before": attention_map.text_starts,
-        }
+        options: dict[str, Any] = {"width": console.width, "use_color": colors}
+        options["separators_before"] = attention_map.text_starts
         names, mask = (attention_map.rows, attention_map.columns), attention_map.visible_mask
         lines = heatmap(*names, view.panels[0].weights, mask, **options)
     else:
@@ -208,11 +205,9 @@ def _print_attention_maps(console: Console, view: AttentionView) -> None:
         shown_view = attention_view(attention_map, head="mean") if is_overview else view
         max_weight = max(float(panel.weights.max()) for panel in shown_view.panels)
         options = {"use_color": colors, "max_value": max_weight}
-        panels = [
-            (shown_view.summary(panel), list(small_heatmap(panel.weights, attention_map.visible_mask, **options)))
-            for panel in shown_view.panels
-        ]
-        lines = maps_side_by_side(panels, width=console.width)
+        mask, panels = attention_map.visible_mask, shown_view.panels
+        maps = [(shown_view.summary(panel), list(small_heatmap(panel.weights, mask, **options))) for panel in panels]
+        lines = maps_side_by_side(maps, width=console.width)
         axes = {"down those that look, across those they look at": attention_map.rows}
         if attention_map.kind == "cross":
             axes = {"down": attention_map.rows, "across": attention_map.columns}
@@ -294,7 +289,7 @@ def why(
 
 
 def _group_texts(run: Run, texts: list[str]) -> Iterator[str | Sequence[str]]:
-    """Texts grouped as the task takes them: single, in pairs, or all."""
+    """Texts in the groups that the task expects: one, two, or all texts."""
     if not texts:
         raise InputError("there is no text", hint='forebear inspect why RUN "a text"')
     name = run.task.name if run.task is not None else ""
@@ -335,7 +330,7 @@ def _print_attribution(console: Console, attribution: Attribution, top: int) -> 
 
 
 def _highlighted_text(attribution: Attribution, number: int, label: str, *, colors: bool) -> Text:
-    """The text with words colored by attribution; without colors, signs follow strong words."""
+    """The text with words colored by attribution; without colors, strong words are followed by signs."""
     text, offset, highlighted = attribution.texts[number], 0, Text(label)
     for word in (word for word in attribution.words if word.text_index == number):
         highlighted.append(printable(text[offset : word.start]))
@@ -344,8 +339,8 @@ def _highlighted_text(attribution: Attribution, number: int, label: str, *, colo
         if word.is_visible and strength >= MIN_COLORED:
             style = cell_style(strength, POSITIVE_COLORS if word.attribution > 0 else NEGATIVE_COLORS, STRONG_COLOR)
         highlighted.append(printable(word.text), style=style if colors else "")
-        signs = min(3, int(strength * 4)) if not colors else 0
-        highlighted.append(f"({('+' if word.attribution > 0 else '-') * signs})" if signs else "")
+        num_signs = min(3, int(strength * 4)) if not colors else 0
+        highlighted.append(f"({('+' if word.attribution > 0 else '-') * num_signs})" if num_signs else "")
         offset = word.end
     return highlighted.append(printable(text[offset:]))
 
@@ -418,7 +413,7 @@ def senses(
         hint = "leave it out, or leave out --senses"
         raise InputError("with --senses a line is a meaning, a tab and a sentence: how else to read is told", hint=hint)
     loaded_run = Run.open(run)
-    other_runs = None if beside is None else [Run.open(analyzed_run) for analyzed_run in beside]
+    other_runs = None if beside is None else [Run.open(folder) for folder in beside]
     layer_choice, read_texts = chosen_layers(layers), read_labeled_sense_texts if known else read_sense_texts
     with output.counter("documents") as progress:
 
@@ -463,7 +458,7 @@ def _print_senses(console: Console, analysis: SenseAnalysis, top: int) -> None:
 
 
 def _print_comparison(console: Console, analysis: SenseAnalysis) -> None:
-    """Prints a row for each run: its clusters, their silhouette and how far they agree with gold senses."""
+    """Print a row for each run: its clusters, their silhouette and their agreement with gold senses."""
     table = Table("vectors of", ">groups", ">silhouette", ">mean cosine", "")
     for result in (analysis.result, *analysis.others):
         clustering = result.clustering

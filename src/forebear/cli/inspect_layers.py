@@ -1,4 +1,4 @@
-"""`forebear inspect next, layers, positions, gradients`: what single layers and position vectors hold."""
+"""`forebear inspect next, layers, positions, gradients`: logit lens, layer weights, positions, gradient reach."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from forebear.inspection.layer_weights import LayerWeights
     from forebear.inspection.position_embeddings import PositionTable
 
-# Distances shown in the terminal, besides the last.
+# Distances shown in the terminal, in addition to the last.
 SHOWN_DISTANCES = (0, 1, 2, 3, 5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500)
 LAYER_BAR_WIDTH = 24
 MAX_SHOWN_POSITIONS = 24  # positions of a map in the terminal
@@ -72,11 +72,9 @@ def next(  # noqa: A001 - the command's name
         return plot_logit_lens(lens, f"{loaded_run.name}: {title_quote(text)}", image_type)
 
     def draw(console: Console) -> None:
-        location = (
-            f"{'after' if lens.head == 'next' else 'in place of'} {printable_cell(lens.tokens[lens.position - 1])}"
-        )
+        location, token = "after" if lens.head == "next" else "in place of", lens.tokens[lens.position - 1]
         prediction = f"[bold]{printable_cell(lens.predicted_token.text)}[/]"
-        console.bold(lens.text, f"  {location} ({lens.position}), in the end: {prediction}")
+        console.bold(lens.text, f"  {location} {printable_cell(token)} ({lens.position}), in the end: {prediction}")
         table = Table(">layer", "likeliest", ">P of the last", ">rank", ">entropy", ">KL to the end")
         for layer in lens.layers:
             pairs = (f"{printable_cell(token.text)} [dim]{token.probability:.1%}[/]" for token in layer.candidates)

@@ -1,4 +1,4 @@
-"""Entry point of the command line: finds and runs the command; turns errors into messages and exit codes."""
+"""Entry point of the command line: dispatch to commands; messages and exit codes of errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from forebear.cli.output import make_console
 from forebear.errors import ForebearError, InputError, UserInterrupt
 
 # The module of a command is imported only when it is called, so that --help is fast.
-COMMANDS = {  # the module in forebear.cli, with the function where it is not named as the command, and a summary
+COMMANDS = {  # module in forebear.cli, the function if it is not named like the command, and a summary
     "lineage": ("lineage", "The table of contents: every milestone, in the order history made them."),
     "explain": ("explain_model", "A milestone: the paper, what it predicts and by what, its sizes and what they cost."),
     "preview": ("preview", "What a milestone would see of your text, and what it would have to predict."),
@@ -57,7 +57,7 @@ COMMANDS = {  # the module in forebear.cli, with the function where it is not na
     "corpus": ("corpus", "Examine text: what it is, what is wrong with it, what would be dropped; and clean it."),
     "prepare": ("corpus", "Turn text into a corpus: token ids on disk, with a ledger that shows nothing was lost."),
     "tokenize": ("tokenizer", "Show how a tokenizer cuts a text, piece by piece, with offsets."),
-    "tokenizer": ("tokenizer", "Train a tokenizer on your text, or look into one."),
+    "tokenizer": ("tokenizer:tokenizer_app", "Train a tokenizer on your text, or look into one."),
 }
 COMMANDS_WITH_MODEL_OPTIONS = ("preview", "pretrain", "explain", "distil")
 ABOUT = """Every milestone of pre-trained language models, on your own text, Chinese or English.
@@ -67,21 +67,21 @@ Every command takes --json (one JSON document on stdout), --quiet, --config FILE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code: 0 success, 1 failure, 2 usage or input error, 130 interrupted."""
-    tokens_given = list(sys.argv[1:] if arguments is None else arguments)
+    """Run one command and returns its exit code: 0 success, 1 failure, 2 usage or input error, 130 interrupted."""
+    given_tokens = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        tokens, config = _split_config_option(["/dev/stdin" if token == "-" else token for token in tokens_given])
+        tokens, config = _split_config_option(["/dev/stdin" if token == "-" else token for token in given_tokens])
         return _app(_command(tokens), config)(_complete_switches(tokens), exit_on_error=False, print_error=False) or 0
     except BrokenPipeError:
         raise
     except KeyboardInterrupt:
-        return _fail(UserInterrupt("interrupted; what was finished is kept, the same command goes on"), tokens_given)
+        return _fail(UserInterrupt("interrupted; what was finished is kept, the same command goes on"), given_tokens)
     except Exception as error:
-        user_error = _reported_error(error, tokens_given)
+        user_error = _reported_error(error, given_tokens)
         if user_error is None and os.environ.get("FOREBEAR_TRACEBACK"):
             raise
         hint = "this is a defect of forebear: please report it, with what FOREBEAR_TRACEBACK=1 prints"
-        return _fail(user_error or ForebearError(f"{type(error).__name__}: {error}", hint=hint), tokens_given)
+        return _fail(user_error or ForebearError(f"{type(error).__name__}: {error}", hint=hint), given_tokens)
 
 
 def _reported_error(error: Exception, tokens: Sequence[str]) -> ForebearError | None:
@@ -118,7 +118,7 @@ def _app(command: str | None, config: str | None) -> cyclopts.App:
 
 
 def _complete_switches(tokens: list[str]) -> list[str]:
-    """Adds the value `true` to Boolean model options without a value: --whole-words is --whole-words true."""
+    """Add the value `true` to Boolean model options without a value: --whole-words is --whole-words true."""
     if not tokens or tokens[0] not in COMMANDS_WITH_MODEL_OPTIONS:
         return tokens
     from dataclasses import fields
@@ -145,7 +145,7 @@ def _command(tokens: Sequence[str]) -> str | None:
 
 
 def _split_config_option(tokens: list[str]) -> tuple[list[str], str | None]:
-    """Splits `--config FILE` off the arguments: a file of defaults with a table per command."""
+    """Split `--config FILE` off the arguments: a file of defaults with a table per command."""
     tokens = [part for token in tokens for part in (token.split("=", 1) if token.startswith("--config=") else [token])]
     if "--config" not in tokens:
         return tokens, None
@@ -175,14 +175,14 @@ def run() -> None:
     """The entry point of the installed `forebear` command."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a character shows its number
+            stream.reconfigure(errors="backslashreplace")  # characters that the terminal cannot encode
     try:
         code = main()
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader of our output went away (forebear … | head): not our failure
+    except BrokenPipeError:  # the reader of the output has ended (forebear … | head): not a failure
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
-    except OSError as error:  # a full disk behind standard output
+    except OSError as error:  # such as a full disk where standard output is redirected to a file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         print(f"forebear: standard output: {error.strerror}", file=sys.stderr)  # noqa: T201
         code = 1

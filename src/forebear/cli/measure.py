@@ -36,19 +36,19 @@ class WordEvalOptions:
     "Analogies: add (b - a + c), or multiply cosines. [default: add]"
 
     def reject_analogy_options(self, reason: str, hint: str) -> None:
-        """Rejects options for analogies, where there are none."""
+        """Raise InputError for analogy options, which have no effect without analogies."""
         for flag, value in (("--most-frequent", self.most_frequent), ("--method", self.method)):
             if value is not None:
                 raise InputError(f"{flag} is about analogies{reason}", hint=hint)
 
 
 def measure_words_command(run: Path, options: WordEvalOptions, encoding: str, output: Output) -> None:
-    """Evaluates word vectors on word files and prints the result."""
+    """Evaluate word vectors on word files and print the result."""
     from forebear.embeddings.evaluation import AnalogyEval, SimilarityEval
 
     loaded_run = open_run(run, "similarity", output)
-    options_given: dict[str, Any] = {"most_frequent": options.most_frequent, "method": options.method or "add"}
-    evaluations = loaded_run.measure_words(options.words or [], encoding=encoding, **options_given)
+    eval_options: dict[str, Any] = {"most_frequent": options.most_frequent, "method": options.method or "add"}
+    evaluations = loaded_run.measure_words(options.words or [], encoding=encoding, **eval_options)
     pairs = [evaluation for evaluation in evaluations if isinstance(evaluation, SimilarityEval)]
     analogies = [evaluation for evaluation in evaluations if isinstance(evaluation, AnalogyEval)]
     if not analogies:
@@ -125,7 +125,7 @@ TEXT_METRICS = (  # name in the result, label, digits
     ("ngram_length", "tokens of the n-gram used, in the mean", 2),
     ("seconds", "seconds", 2),
 )
-MASKED_LM_METRICS = (  # of masked language models
+MASKED_LM_METRICS = (
     ("accuracy", "hidden tokens found", 4),
     ("guess", "found by always saying the commonest", 4),
     ("pair_accuracy", "questions about two halves answered", 4),
@@ -133,7 +133,7 @@ MASKED_LM_METRICS = (  # of masked language models
 )
 TASK_METRICS = ("accuracy", "accuracy_unknown", "sentence_accuracy", "exact_match", "f1", "precision", "recall")
 TASK_METRICS += ("macro_f1", "micro_f1", "weighted_f1", "mcc", "pearson", "spearman", "rmse", "mae", "chance")
-MAX_CONFUSION_LABELS = 12  # labels whose confusion fits on a screen
+MAX_CONFUSION_LABELS = 12  # labels whose confusion matrix fits on a screen
 TRANSLATION_METRICS = (
     ("bleu", "BLEU", 2),
     ("chrf", "chrF", 2),
@@ -268,7 +268,7 @@ def measure(
 
 
 def training_overlap_note(metrics: dict[str, Any], subject: str) -> str:
-    """A note on text that was used for training, in documents and as a fraction of bytes."""
+    """A note on text that was training data, in documents and as a fraction of bytes."""
     fraction = metrics["learned_bytes"] / max(1, metrics["bytes"])
     documents = f"{metrics['learned_from']:,} of these documents ({fraction:.1%} of the text)"
     return f"{documents} are text that {subject} learned from: no test of it"
@@ -278,11 +278,8 @@ def _print_neighbor_eval(console: Console, metrics: dict[str, Any]) -> None:
     table = Table("", ">")
     accuracy = number_cell(metrics["told_apart"], ".2%", "there are none")
     table.add_row("neighbours told from words that stand elsewhere (by chance 50%)", accuracy, style="bold")
-    for name, description in (
-        ("pairs", "pairs of neighbours"),
-        ("tokens", "words of the text"),
-        ("bytes", "bytes of text"),
-    ):
+    descriptions = {"pairs": "pairs of neighbours", "tokens": "words of the text", "bytes": "bytes of text"}
+    for name, description in descriptions.items():
         table.add_row(description, f"{metrics[name]:,}")
     table.add_row("words without a vector", f"{metrics['unknown_rate']:.2%}")
     console.print(table)
@@ -291,7 +288,7 @@ def _print_neighbor_eval(console: Console, metrics: dict[str, Any]) -> None:
 
 
 def _print_text_eval(console: Console, metrics: dict[str, Any]) -> None:
-    """Prints perplexity and related metrics, with notes on their limits."""
+    """Print perplexity and related metrics, with notes on their limits."""
     table = Table("", ">")
     for name, label, digits in [*(MASKED_LM_METRICS if metrics["pseudo"] else ()), *TEXT_METRICS]:
         if name in ("accuracy", "guess", "pair_accuracy", "ngram_length") and metrics[name] is None:
@@ -321,7 +318,7 @@ def _print_text_eval(console: Console, metrics: dict[str, Any]) -> None:
 def measure_task_command(
     run: Run, files: list[str], errors: Path | None, output: Output, *, on_bad_rows: str, on_bad_tags: str
 ) -> None:
-    """Evaluates a run on a file of examples and prints the result."""
+    """Evaluate a run on a file of examples and print the result."""
     from forebear.inference.measure import evaluate_task, write_mispredictions
 
     if len(files) != 1:
@@ -378,17 +375,17 @@ def _print_task_eval(console: Console, evaluation: TaskEvaluation, errors: Path 
     if unseen := metrics.get("unseen"):
         labels = printable_cell(join_errors([str(label) for label in unseen]))
         console.warn(f"labels that the run never learned: {labels}")
-    if (known := evaluation.known_words) is not None and known.num_exact:
-        overlap = f"{known.num_exact:,} of these examples have a {known.description} that the run learned from"
+    if (leakage := evaluation.leakage) is not None and leakage.num_exact:
+        overlap = f"{leakage.num_exact:,} of these examples have a {leakage.description} that the run learned from"
         console.warn(f"{overlap}: no test of it")
     for note in evaluation.notes:
         console.warn(printable_cell(note))
     location = f"all in {errors}" if errors is not None else "--errors FILE lists them"
     console.plain(f"{count_phrase(len(evaluation.mispredictions), 'example')} with mistakes ({location})")
-    for mistake in evaluation.mispredictions[:3]:
-        record = mistake.to_dict()
+    for misprediction in evaluation.mispredictions[:3]:
+        record = misprediction.to_dict()
         text = " / ".join(record["texts"])
-        gold = " | ".join(dict.fromkeys(record["wanted"].split(" | ")))  # people often found the same
+        gold = " | ".join(dict.fromkeys(record["wanted"].split(" | ")))  # annotators often give the same answer
         comparison = f"{gold or 'nothing'} taken for {record['said'] or 'nothing'}"
         console.plain(f"  {comparison}: {text[:100]}")
 
@@ -419,7 +416,7 @@ def measure_translation_command(
     limit: int | None,
     out: Path | None,
 ) -> None:
-    """Translates the sources of parallel texts and compares with the references."""
+    """Translate the sources of parallel texts and compare with the references."""
     from itertools import islice
 
     from forebear.data.io.ledger import Ledger

@@ -5,13 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from forebear.cli.batch_io import (
-    BatchInputOptions,
-    FailedInput,
-    PartialResults,
-    TextArguments,
-    open_run,
-)
+from forebear.cli.batch_io import BatchInputOptions, FailedInput, PartialResults, TextArguments, open_run
 from forebear.cli.options import chosen_layers
 from forebear.cli.output import Console, Output, Switch, Table, count_phrase, number_cell, printable_cell
 from forebear.errors import InputError
@@ -93,7 +87,7 @@ def neighbours(
         result["words"] = len(loaded_run.word_table.words)
     else:
         top_k, search_input = top or DEFAULT_TOP_SENTENCES, BatchInputOptions(among, encoding=batch_input.encoding)
-        search_input.count_inputs(None, blank=is_word_table(loaded_run))  # finds a bad line before any work
+        search_input.count_inputs(None, blank=is_word_table(loaded_run))  # raises errors before any work
         with output.counter("sentences read") as progress:
             sentences = (line.text for line in search_input.valid_inputs(None))
             index = index_sentences(loaded_run, sentences, progress=progress, vectors=vectors, **search_options)
@@ -107,10 +101,8 @@ def neighbours(
             return index.search(batch, query_vectors, top_k, approximate=approximate)
         return index.neighbors(batch, top_k, approximate=approximate)
 
-    partial_results = PartialResults()
-    answers = batch_input.run_batch(
-        batch_input.valid_inputs(texts), search_batch, batch_size=QUERY_BATCH_SIZE, partial_results=partial_results
-    )
+    partial_results, lines = PartialResults(), batch_input.valid_inputs(texts)
+    answers = batch_input.run_batch(lines, search_batch, batch_size=QUERY_BATCH_SIZE, partial_results=partial_results)
     if not partial_results.count:
         hint = 'forebear neighbours RUN word, or RUN "some text" --among FILE, or --in FILE'
         raise InputError("there is no text", hint=hint)

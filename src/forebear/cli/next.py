@@ -1,4 +1,4 @@
-"""`forebear next` and `fill`: the next token with the counts behind an n-gram probability; hidden tokens."""
+"""`forebear next` and `fill`: next tokens, with the counts behind n-gram probabilities; masked tokens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PRUNED_NOTE = "too rare for this model (--prune)"
 
 
 def evidence_lines(evidence: NgramEvidence, token: str, eos_id: int) -> Iterator[str]:
-    """`token: 2 of the 3 times after …`, the terms of shorter contexts, and their sum if there are several.
+    """Lines such as `token: 2 of the 3 times after …`, with the terms of shorter contexts and, if several, their sum.
 
     `eos_id` is also the first id of a text.
     """
@@ -62,7 +62,7 @@ def _sentence(evidence: NgramEvidence, index: int, eos_id: int) -> str:
 
 
 def _count_adjustments(evidence: NgramEvidence, step: BackoffStep) -> str:
-    """How smoothing changed the count."""
+    """How smoothing changes the count."""
     text = ""
     if (step.counted, step.of) != (step.times, step.seen):
         text = f", by different tokens before it: {step.counted:,} of {step.of:,}"
@@ -98,13 +98,13 @@ def _context_position(step: BackoffStep, eos_id: int) -> str:
 
 
 def _context_name(step: BackoffStep, eos_id: int) -> str:
-    """The context as text; an end-of-text token at its beginning is the beginning of a text."""
+    """The context as text; a leading end-of-text token marks the beginning of a text."""
     if not step.context:
         return "the token alone"
     at_beginning = step.context[0] == eos_id
     words = " ".join(step.words[at_beginning:])
     if any(character.isascii() and not character.isspace() for character in words):
-        words = f"‘{words}’"  # quoted, to separate it from our sentence
+        words = f"‘{words}’"  # quoted to separate it from the sentence
     if at_beginning:
         return f"{words} at the beginning" if words else "at the beginning of a text"
     return words
@@ -173,9 +173,9 @@ def _print_next(console: Console, answer: TokenPrediction, tokenizer: Tokenizer)
         table.add_row(str(rank), token, *probability_cells, format_number(candidate.log_prob), *full_text)
     console.print(table)
     for candidate in answer.candidates:
-        if candidate.explanation is not None:
+        if candidate.evidence is not None:
             token = readable_token(tokenizer, candidate.id)
-            for line in evidence_lines(candidate.explanation, token, tokenizer.special_roles["end"]):
+            for line in evidence_lines(candidate.evidence, token, tokenizer.special_roles["end"]):
                 console.print(printable_cell(line), soft_wrap=True)
     if not answer.candidates:
         console.print("[yellow]nothing that this run holds possible fits here[/]")

@@ -1,4 +1,4 @@
-"""Options shared by commands: reading labeled examples, reading text, training tokenizers."""
+"""Options shared by commands: labeled examples, text, sentences, training of tokenizers, processes."""
 
 from __future__ import annotations
 
@@ -57,9 +57,8 @@ class LabeledDataOptions:
 
     def detection_args(self) -> dict[str, Any]:
         """The arguments of format detection."""
-        texts, choices = (
-            [_column_key(name) for name in names or ()] for names in (self.text_column, self.choice_column)
-        )
+        texts = [_column_key(name) for name in self.text_column or ()]
+        choices = [_column_key(name) for name in self.choice_column or ()]
         label = None if self.label_column is None else _column_key(self.label_column)
         columns = {"text_columns": texts, "choice_columns": choices, "label_column": label}
         several = True if self.several == "list" else self.several or False
@@ -93,13 +92,13 @@ class TaggedTextOptions:
 
 
 def given_options(*groups: Any, **options: Any) -> dict[str, Any]:
-    """The options, of dataclasses and single ones, that are not None, under their Python names."""
+    """Options that are not None, from dataclasses and keywords, under their Python names."""
     all_options = [item for group in groups for item in vars(group).items()] + list(options.items())
     return {name.replace("-", "_"): value for name, value in all_options if value is not None}
 
 
 def chosen_layers(layers: str | None) -> LayerChoice | None:
-    """What --layers means; None where it is not given."""
+    """The parsed value of --layers; None if it is not given."""
     from forebear.inference.embed import parse_layers
 
     return None if layers is None else parse_layers(layers)
@@ -172,7 +171,7 @@ class ReadingOptions:
         return TextFormat(self.documents, self.format, self.field, self.column, self.encoding, self.on_bad_bytes)
 
     def source(self, sentences: SentenceOptions, **parallel: Any) -> TextSource:
-        """The source of a text; its paths are set by the plan."""
+        """A text source without paths, which the plan sets."""
         return TextSource((), self.text_format(), **sentences.settings(), **parallel)
 
 
@@ -192,9 +191,9 @@ class SentenceOptions:
 
     def settings(self) -> dict[str, Any]:
         """The fields of `TextSource`."""
-        dictionary, entities = (None if file is None else str(file) for file in (self.user_dict, self.entities))
-        segment = self.segment or dictionary is not None or entities is not None
-        return {"sentences": self.sentences, "segment": segment, "user_dict": dictionary, "entities": entities}
+        user_dict, entities = (None if file is None else str(file) for file in (self.user_dict, self.entities))
+        segment = self.segment or user_dict is not None or entities is not None
+        return {"sentences": self.sentences, "segment": segment, "user_dict": user_dict, "entities": entities}
 
 
 @Parameter(name="*")

@@ -1,4 +1,4 @@
-"""Output of commands: JSON or tables on stdout, progress on stderr, curves, heat maps and image files."""
+"""Output of commands: JSON or tables on stdout, progress on stderr; loss curves, heat maps, image files."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from forebear.data.io.ledger import Ledger
     from forebear.training.trainer import ProgressReport, TrainingCallback
 
-COUNTER_INTERVAL = 5  # seconds between two lines that count
-LOG_INTERVAL = 30  # seconds between two lines of progress where there is no terminal
-MAX_SHOWN_CHARACTERS = 400  # characters of a text beside its metrics
-SMALL_LOSS = 0.1  # losses below it have more digits
+COUNTER_INTERVAL = 5  # seconds between lines of a counter
+LOG_INTERVAL = 30  # seconds between lines of progress without a terminal
+MAX_SHOWN_CHARACTERS = 400  # characters of a text next to its metrics
+SMALL_LOSS = 0.1  # losses below are shown with more digits
 
 ProgressCallback = Callable[[int, int], None]  # done and total
 Switch = Annotated[bool, Parameter(negative="", show_default=False)]
@@ -56,7 +56,7 @@ class Table(RichTable):
     def add_row(
         self, *renderables: RenderableType | None, style: StyleType | None = None, end_section: bool = False
     ) -> None:
-        """Adds a row; whitespace and control characters of text are escaped."""
+        """Add a row; whitespace and control characters of text are escaped."""
         cells = (printable_cell(cell) if isinstance(cell, str) else cell for cell in renderables)
         super().add_row(*cells, style=style, end_section=end_section)
 
@@ -68,24 +68,24 @@ class Console(RichConsole):
         raise BrokenPipeError
 
     def plain(self, text: str, *, style: str | None = None) -> None:
-        """Prints a line as it is: no markup, not wrapped."""
+        """Print a line as it is: no markup, not wrapped."""
         self.print(text, style=style, markup=False, soft_wrap=True)
 
     def warn(self, text: str) -> None:
-        """Prints a line with markup in yellow, not wrapped."""
+        """Print a line with markup in yellow, not wrapped."""
         self.print(f"[yellow]{text}[/]", soft_wrap=True)
 
     def dim(self, *texts: str) -> None:
-        """Prints lines without markup in a faint color, not wrapped."""
+        """Print lines without markup in a faint color, not wrapped."""
         for text in texts:
             self.print(printable_cell(text), style="dim", soft_wrap=True)
 
     def bold(self, text: str, rest: str = "") -> None:
-        """Prints a text in bold and, with markup, what follows it; not wrapped."""
+        """Print a text in bold and, with markup, what follows it; not wrapped."""
         self.print(f"[bold]{printable_cell(text)}[/]{rest}", soft_wrap=True)
 
     def notes(self, notes: Iterable[str]) -> None:
-        """Prints notes of a run in yellow."""
+        """Print notes of a run in yellow."""
         for note in notes:
             self.plain(f"note: {note}", style="yellow")
 
@@ -93,7 +93,7 @@ class Console(RichConsole):
         self.print(Table(*columns, title=title, rows=rows))
 
     def lines(self, lines: Iterable[str | Text]) -> None:
-        """Prints lines that were laid out for this width."""
+        """Print lines that were laid out for this width."""
         for line in lines:
             self.print(line, markup=False, no_wrap=True, overflow="ignore", crop=False)
 
@@ -121,7 +121,7 @@ class Output:
     "A TOML file with settings, a table for each command; what is given here wins."
 
     def emit(self, result: dict[str, Any], draw: DrawFn) -> None:
-        """Prints the result: as JSON, or drawn by `draw`."""
+        """Print the result as JSON, or draw it."""
         if self.json:
             text = json.dumps(result, ensure_ascii=False, indent=1, default=str)
             print(text.encode("utf-8", "backslashreplace").decode())  # noqa: T201
@@ -129,11 +129,11 @@ class Output:
             draw(make_console())
 
     def emit_summary(self, result: dict[str, Any], summary: str) -> None:
-        """Prints the result: as JSON, or in a line."""
+        """Print the result as JSON, or as a line."""
         self.emit(result, lambda console: console.plain(summary))
 
     def emit_with_image(self, result: dict[str, Any], draw: DrawFn, file: Path | None, render: RenderFn) -> None:
-        """Writes a picture or page to `file`, rendered for the format of its name, then prints the result."""
+        """Render a picture or page in the format of the file's suffix and write it; then print the result."""
         if file is None:
             self.emit(result, draw)
             return
@@ -142,13 +142,13 @@ class Output:
         self.emit(result | {"to": str(file)}, lambda console: (draw(console), console.plain(f"written: {file}")))
 
     def note(self, notes: Iterable[str]) -> None:
-        """Prints notes on stderr."""
+        """Print notes on stderr."""
         for note in () if self.quiet else notes:
             print(f"note: {note}", file=sys.stderr)  # noqa: T201
 
     @contextmanager
     def progress(self, description: str) -> Iterator[ProgressCallback]:
-        """A progress bar with speed and time left on a terminal; in a log, a line from time to time."""
+        """A progress bar with speed and time left on a terminal; periodic lines in a log."""
 
         def describe(done: int, total: int, seconds: float) -> str:
             seconds_left, speed = seconds * (total - done) / done, done / seconds / 1e6
@@ -175,7 +175,7 @@ class Output:
 
     @contextmanager
     def counter(self, unit: str) -> Iterator[ProgressCallback]:
-        """Reports count and speed from time to time, for work of unknown size."""
+        """Report count and speed periodically, for work of unknown size."""
 
         def describe(done: int, total: int, seconds: float) -> str:
             time_left = f", about {seconds * (total - done) / done:.0f} s left" if total > done else ""
@@ -184,7 +184,7 @@ class Output:
         yield self._progress_lines(COUNTER_INTERVAL, describe)
 
     def _progress_lines(self, interval: float, describe: Callable[[int, int, float], str]) -> ProgressCallback:
-        """Prints a line on stderr every `interval` seconds, described by (done, total, seconds)."""
+        """Print a line on stderr every `interval` seconds, described by (done, total, seconds)."""
         start_time = last_report_time = time.monotonic()
 
         def report(done: int, total: int) -> None:
@@ -197,11 +197,11 @@ class Output:
         return report
 
 
-_ACTIVE_DISPLAYS: list[Any] = []  # at most one: a terminal shows one live display
+_ACTIVE_DISPLAYS: list[Any] = []  # at most one: a terminal can show only one live display
 
 
 def start_display(display: Any) -> None:
-    """Starts a rich display and stops the current one."""
+    """Start a rich display and stop the current one."""
     if [display] != _ACTIVE_DISPLAYS:
         for other in _ACTIVE_DISPLAYS:
             other.stop()
@@ -226,7 +226,7 @@ def ledger_table(ledger: Ledger) -> Table:
 
 
 def ledger_notes(ledger: Ledger) -> Iterator[str]:
-    """Notes beside the table: repaired bytes and skipped files."""
+    """Notes for the table: repaired bytes and skipped files."""
     for treatment, entry in ledger.repaired.items():
         first = entry.examples[0]
         position = f"{printable_path(first['file'])} at byte {first['byte']:,}"
@@ -268,12 +268,12 @@ def format_number(value: float, digits: int = 3) -> str:
 
 
 def number_cell(value: float | None, spec: str = ",", missing: str = "") -> str:
-    """A number, if there is one, by a format specification."""
+    """A number by a format specification; `missing` if there is none."""
     return missing if value is None else format(value, spec)
 
 
 def count_phrase(count: int, singular: str, plural: str = "") -> str:
-    """A count with its noun, and a verb where both forms have one: 1 text, 2 texts, 2 texts have."""
+    """A count with its noun, or with noun and verb: 1 text, 2 texts, 2 texts have."""
     return f"1 {singular}" if count == 1 else f"{count:,} {plural or singular + 's'}"
 
 
@@ -282,16 +282,15 @@ def count_phrase(count: int, singular: str, plural: str = "") -> str:
 
 BRAILLE_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # by row and column within a character
 BLANK_BRAILLE = 0x2800
-HEAT_COLORS = (226, 236, 252), (24, 72, 150)  # letters can be read on dark and on light terminals alike
+HEAT_COLORS = (226, 236, 252), (24, 72, 150)  # weak and strong; readable on dark and light terminals
 SHADES = " ░▒▓█"
-# Columns of a terminal: for a row's name, the widest and the narrowest cell.
-LABEL_WIDTH, MAX_CELL_WIDTH, MIN_CELL_WIDTH = 13, 9, 4
+LABEL_WIDTH, MAX_CELL_WIDTH, MIN_CELL_WIDTH = 13, 9, 4  # terminal columns
 
 
 def curve_lines(
     points: Sequence[tuple[float, float]], *, level: float | None = None, width: int = 60, height: int = 8
 ) -> list[str]:
-    """The points (x, y) as lines of dots, 2 × 4 a character, with a scale at the left; `level` is a dotted baseline."""
+    """Plot points (x, y) with 2 × 4 dots per character and a scale at the left; `level` is a dotted baseline."""
     if not points:
         return []
     values = [y for _, y in points] + ([level] if level is not None else [])
@@ -313,11 +312,7 @@ def curve_lines(
     for (left, left_y), (right, right_y) in pairwise(dot_positions):
         for column in range(left + 1, right):
             set_dot(column, left_y + (column - left) / (right - left) * (right_y - left_y))
-    scale = (
-        [f"{max_value:7.3f} ", *[" " * 8] * (height - 2), f"{min_value:7.3f} "]
-        if height > 1
-        else [f"{max_value:7.3f} "]
-    )
+    scale = [f"{max_value:7.3f} ", *[" " * 8] * (height - 2), f"{min_value:7.3f} "][:height]
     return [label + "".join(chr(BLANK_BRAILLE + cell) for cell in row) for label, row in zip(scale, cells, strict=True)]
 
 
@@ -344,9 +339,8 @@ def heatmap(
     max_value = float(values.max()) or 1.0
     for index, (name, row_values, visible_row) in enumerate(zip(rows, values.tolist(), visible.tolist(), strict=True)):
         if index in separators_before:
-            yield Text(
-                " " * label_width + "".join(("┼" if separator else "") + "─" * cell_width for separator in separators)
-            )
+            crossings = ("┼" if separator else "" for separator in separators)
+            yield Text(" " * label_width + "".join(crossing + "─" * cell_width for crossing in crossings))
         line = Text(_align_right(name, label_width, gap=False))
         for value, is_visible, separator in zip(row_values, visible_row, separators, strict=True):
             number_text = f"{value:.2f}".removeprefix("0") if value < 0.995 else "1"
@@ -385,9 +379,8 @@ def maps_side_by_side(blocks: Sequence[tuple[str, Sequence[Text]]], *, width: in
     per_row = max(1, (width + 3) // block_width)
     for start in range(0, len(blocks), per_row):
         row_blocks = blocks[start : start + per_row]
-        yield Text(
-            "".join(title + " " * (block_width - cell_len(title)) for title, _ in row_blocks).rstrip(), style="bold"
-        )
+        titles = (title + " " * (block_width - cell_len(title)) for title, _ in row_blocks)
+        yield Text("".join(titles).rstrip(), style="bold")
         for lines in zip(*(lines for _, lines in row_blocks), strict=True):
             joined = Text()
             for line in lines:
@@ -405,7 +398,7 @@ def _align_right(text: str, width: int, *, gap: bool = True) -> str:
 
 
 def cell_style(fraction: float, colors: Sequence[Sequence[int]] = HEAT_COLORS, white_text_above: float = 0.5) -> str:
-    """A background between the weak and the strong color, with white letters from a fraction of the strongest on."""
+    """A background between the weak and the strong color; letters are white above a fraction."""
     channels = (round(low + (high - low) * fraction) for low, high in zip(*colors, strict=True))
     return f"{'#ffffff' if fraction > white_text_above else '#000000'} on rgb({','.join(map(str, channels))})"
 
@@ -414,7 +407,7 @@ def cell_style(fraction: float, colors: Sequence[Sequence[int]] = HEAT_COLORS, w
 
 
 def _require_image(*suffixes: str) -> Parameter:
-    """An option that rejects a file whose name ends with none of the suffixes, before any work."""
+    """An option that rejects files with other suffixes before any work."""
 
     def require(_: Any, file: Path | None) -> None:
         if file is None:
@@ -433,14 +426,14 @@ PictureOrPage = Annotated[ImageFile, Parameter(help="Write a picture (.png, .svg
 
 
 def require_folder(file: Path, example: str) -> None:
-    """Rejects a file that is a folder, or whose folder does not exist."""
+    """Raise InputError for a file that is a folder, or whose folder does not exist."""
     if file.is_dir() or not file.absolute().parent.is_dir():
         message = "is a folder" if file.is_dir() else "the folder of this file does not exist"
         raise InputError(message, file=file, hint=f"name a file in a folder that exists, such as {example}")
 
 
 def write_file(file: Path, content: bytes) -> None:
-    """Writes a file atomically."""
+    """Write a file atomically."""
     from forebear.data.io.atomic import atomic_write, explain_disk_errors
 
     with explain_disk_errors(file), atomic_write(file) as output:
@@ -497,7 +490,7 @@ def _log_callback() -> TrainingCallback:
     from forebear.training.trainer import TrainingCallback
 
     class LogCallback(TrainingCallback):
-        """Log lines: every evaluation, and one from time to time."""
+        """Prints log lines periodically and at every evaluation."""
 
         last = time.monotonic()
 
@@ -537,9 +530,8 @@ def _live_callback() -> Iterator[TrainingCallback]:
             if report.held_out:
                 self.held_out = f"held out {format_losses(report.held_out)}"
             if report.losses:
-                self.loss_curve.append(
-                    (report.step, next(iter(report.losses.values())))
-                )  # of tokens, where there are more
+                token_loss = next(iter(report.losses.values()))  # the first of several losses
+                self.loss_curve.append((report.step, token_loss))
             width = min(72, console.width - 10)
             lines = curve_lines(self.loss_curve, level=report.unigram_loss, width=max(width, 10))
             legend = f"        ⠤ loss by step, {self.held_out}"

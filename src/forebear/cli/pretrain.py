@@ -99,7 +99,7 @@ class ParallelOptions:
     "Entries of the second side's own vocabulary."
 
 
-MAX_WRITTEN_PERPLEXITY = 1e12  # larger ones are written in exponent notation
+MAX_WRITTEN_PERPLEXITY = 1e12  # larger values are written in exponent notation
 
 
 def pretrain(
@@ -204,11 +204,9 @@ def pretrain(
             plan_options["target_vocabulary"] = parallel.target_vocabulary
             plan = plan_pretraining(milestone, texts or tuple(pairs or ()), **plan_options)
             options = {"overwrite": overwrite, "workers": workers, "group": group, "command": command_line()}
-            with (
-                output.progress("learning the tokenizer") as tokenizer_progress,
-                output.progress("preparing") as progress,
-            ):
-                options |= {"callback": callback, "learning_progress": tokenizer_progress, "progress": progress}
+            learning = output.progress("learning the tokenizer")
+            with learning as learning_progress, output.progress("preparing") as progress:
+                options |= {"callback": callback, "learning_progress": learning_progress, "progress": progress}
                 run = run_pretraining(plan, to=to, **options)
     output.emit({"folder": str(run.path), **run.metadata}, lambda console: _print_run(console, run))
 
@@ -230,15 +228,14 @@ def _print_run(console: Console, run: RunFolder) -> None:
         console.print(f"held out: [bold]{scores}")
     console.plain(f"run: {run.path}")
     capabilities, _ = model_capabilities(metadata["milestone"])
-    first_command = next(
-        (verb for verb in ("generate", "fill", "translate", "neighbours") if verb in capabilities), "runs"
-    )
+    verbs = ("generate", "fill", "translate", "neighbours")
+    first_command = next((verb for verb in verbs if verb in capabilities), "runs")
     command_words = [word for word in (first_command, str(run.path), metadata.get("example")) if word]
     console.plain(f"what now: forebear {shlex.join(command_words)}  ({', '.join(capabilities)})")
 
 
 def _held_out_scores(held_out: dict[str, Any]) -> str:
-    """What the held-out text says of a run, the main figure first, with markup; nothing if it was not measured."""
+    """Metrics on held-out text with markup, the main metric first; empty if it was not measured."""
     value = held_out.get("perplexity")
     perplexity = number_cell(value, ",.2f" if (value or 0) < MAX_WRITTEN_PERPLEXITY else ".3g", missing="without end")
     if held_out.get("pseudo"):

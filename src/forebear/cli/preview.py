@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAX_SHOWN_TOKENS = 60  # tokens of a row that are printed; --json has them all
 MASK_ACTION_COLORS = {"masked": "bold magenta", "random": "bold yellow", "kept": "underline"}
-SEGMENT_B_COLOR = "cyan"  # the second half of a row
+SEGMENT_B_COLOR = "cyan"
 
 
 def preview(
@@ -126,14 +126,12 @@ def _print_preview(console: Console, preview: Preview) -> None:
 
 
 def _print_windows(console: Console, windows: list[dict[str, Any]]) -> None:
-    """Prints training windows: word, context after subsampling, and negative samples or tree path."""
+    """Print training windows: word, context after subsampling, and negative samples or tree path."""
     negatives_title = "turns in the tree" if any(window["turns"] for window in windows) else "drawn by chance"
     table = Table("word", "around", negatives_title, title="The first windows")
     for window in windows:
-        center_word, negatives = Text(_printable_token(window["word"]), "bold"), map(_printable_token, window["drawn"])
-        table.add_row(
-            center_word, " ".join(map(_printable_token, window["around"])), window["turns"] or " ".join(negatives)
-        )
+        context, negatives = (" ".join(map(_printable_token, window[name])) for name in ("around", "drawn"))
+        table.add_row(Text(_printable_token(window["word"]), "bold"), context, window["turns"] or negatives)
     console.print(table)
 
 

@@ -50,8 +50,8 @@ MODE_OPTIONS = {
     "shots": ("template", "shots", "length"),
 }
 MODE_HINT = '--labels "good,bad", --choices "this" "that", --cue "TL;DR:", or examples of answers: --shots FILE'
-MAX_TABLE_CHARACTERS = 60  # of a text in a table of many
-MAX_PROMPT_CHARACTERS = 160  # of a text with an answer in its place
+MAX_TABLE_CHARACTERS = 60  # of a text in a table of several texts
+MAX_PROMPT_CHARACTERS = 160  # of a prompt with an answer inserted
 
 
 @Parameter(name="*")
@@ -127,20 +127,18 @@ def ask(
     answer_texts = _answer_function(loaded_run, mode, answer_options)
     counts = {"texts": 0, "cut_texts": 0}
     is_single_text = batch_input == BatchInputOptions() and STDIN_PATH not in (texts or ())
-    with (
-        output.progress("asking") as progress,
-        nullcontext(int) if is_single_text else counting_progress(output, "texts") as count,
-    ):
+    counter = nullcontext(int) if is_single_text else counting_progress(output, "texts")
+    with output.progress("asking") as progress, counter as add_count:
 
-        def answer_group(batch: list[str]) -> list[Any]:
+        def answer_batch(batch: list[str]) -> list[Any]:
             answers = answer_texts(batch)
             counts["texts"] += len(answers)
             counts["cut_texts"] += sum(answer.num_truncated > 0 for answer in answers)
-            count(len(answers))
+            add_count(len(answers))
             return answers
 
         lines = _read_whole_files(texts, batch_input) if mode == "cue" else batch_input.valid_inputs(texts)
-        answers: Answers = batch_input.run_batch(_track_progress(lines, batch_input, progress), answer_group)
+        answers: Answers = batch_input.run_batch(_track_progress(lines, batch_input, progress), answer_batch)
     if not counts["texts"]:
         raise InputError("there is no text to ask about", hint='forebear ask RUN "some text" …, or --in FILE')
     result: dict[str, Any] = {"run": loaded_run.name, "settings": modes | options}
@@ -154,7 +152,7 @@ def ask(
 
 
 def _prompt_mode(modes: dict[str, Any], options: dict[str, Any]) -> str:
-    """The requested mode; rejects options without effect in it."""
+    """The requested mode; InputError for options without effect in it."""
     requested = list(modes)
     if len(requested) > 1:
         raise InputError(f"--{requested[0]} and --{requested[1]} together", hint=f"ask in one way: {MODE_HINT}")
@@ -162,12 +160,8 @@ def _prompt_mode(modes: dict[str, Any], options: dict[str, Any]) -> str:
         raise InputError("a text alone asks nothing", hint=f"add {MODE_HINT}; forebear generate continues a text")
     mode = requested[0] if requested else "shots"
     if unused := [name for name in options if name not in MODE_OPTIONS[mode]]:
-        fitting_modes = (
-            f"--{other}"
-            for other, mode_options in MODE_OPTIONS.items()
-            if unused[0] in mode_options and other != "shots"
-        )
-        hint = f"it goes with {' or '.join(fitting_modes)}, or leave it out"
+        other_modes = [f"--{name}" for name in MODE_OPTIONS if name != "shots" and unused[0] in MODE_OPTIONS[name]]
+        hint = f"it goes with {' or '.join(other_modes)}, or leave it out"
         raise InputError(f"--{unused[0]} changes nothing with --{mode}", hint=hint)
     return mode
 
@@ -182,16 +176,16 @@ def _answer_function(loaded_run: Run, mode: str, options: dict[str, Any]) -> Cal
         options["template"] = options["template"].replace("\\n", "\n")
     tokenizer = loaded_run.vocabulary_tokenizer
     if mode in ("labels", "choices"):
-        return lambda group: score_options(loaded_run.scorer, tokenizer, group, **options)
+        return lambda batch: score_options(loaded_run.scorer, tokenizer, batch, **options)
     loaded_run.require("generate")
     if mode == "cue":
         options["cue"] = None if options["cue"] == "auto" else options["cue"]
     generate_fn = summarize if mode == "cue" else generate_replies
-    return lambda group: generate_fn(loaded_run.predictor, tokenizer, group, **options)
+    return lambda batch: generate_fn(loaded_run.predictor, tokenizer, batch, **options)
 
 
 def _read_whole_files(texts: Sequence[str] | None, batch_input: BatchInputOptions) -> Iterator[InputLine]:
-    """The texts given as arguments, then each file (of a folder or glob) as one text."""
+    """The texts of the arguments, then each file (of a folder or glob) as one text."""
     from forebear.data.io.ledger import Ledger
     from forebear.data.io.sources import find_sources
     from forebear.data.io.text_blocks import TextBlocks
@@ -206,7 +200,7 @@ def _read_whole_files(texts: Sequence[str] | None, batch_input: BatchInputOption
 def _track_progress(
     lines: Iterable[InputLine], batch_input: BatchInputOptions, progress: Callable[[int, int], None]
 ) -> Iterator[InputLine]:
-    """The lines; reports how much of the file was read."""
+    """Yield the lines and report how much of the file was read."""
     file = batch_input.input_file
     num_read, total = 0, file.stat().st_size if file is not None and file.is_file() else 0
     for line in lines:
@@ -238,15 +232,15 @@ def _print_result(console: Console, answers: Answers, *, show_all: bool, example
 
 
 def _print_answers(console: Console, answer: PromptAnswer) -> None:
-    """Prints all options for a text, the likeliest first."""
-    calibrated = answer.answers[0].neutral_log_probability is not None
+    """Print all options for a text, the most probable first."""
+    is_calibrated = answer.answers[0].content_free_log_prob is not None
     has_verbalizers = any(option.verbalizer != option.name for option in answer.answers)
-    columns = ("answer", ">P", "", ">log P", *([">without the text"] if calibrated else []))
+    columns = ("answer", ">P", "", ">log P", *[">without the text"] * is_calibrated)
     table = Table(*columns, "best as" if has_verbalizers else ">bits/byte", "in its place")
     for option in sorted(answer.answers, key=lambda option: -option.probability):
         cells = [option.name, f"{option.probability:.2%}", text_bar(option.probability, 20)]
         cells.append(format_number(option.log_prob))
-        cells += [] if option.neutral_log_probability is None else [format_number(option.neutral_log_probability)]
+        cells += [] if option.content_free_log_prob is None else [format_number(option.content_free_log_prob)]
         prompt = "…" * (len(option.prompt) > MAX_PROMPT_CHARACTERS) + option.prompt[-MAX_PROMPT_CHARACTERS:]
         table.add_row(*cells, option.verbalizer if has_verbalizers else format_number(option.bits_per_byte), prompt)
     console.print(table)

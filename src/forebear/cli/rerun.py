@@ -1,4 +1,4 @@
-"""`forebear rerun`: a finished run again, step by step, and whether it ends with the same weights."""
+"""`forebear rerun`: repeat a finished run and compare the weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`forebear runs` and `rerun`: list the runs in a folder; repeat a run and compare."""
+"""`forebear runs`: list the runs in a folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from forebear.training.run_folder import RunSummary
 
 STATE_COLORS = {"running": "green", "interrupted": "yellow", "begun": "yellow", "failed": "red", "broken": "red"}
-MULTI_RUN_SUFFIXES = (".seeds", ".curve")  # how folders end that hold several runs of one command
+MULTI_RUN_SUFFIXES = (".seeds", ".curve")  # suffixes of folders with several runs of one command
 
 
 def runs(folder: Path = Path("runs"), /, *, output: Output = Output()) -> None:
@@ -33,7 +33,7 @@ def runs(folder: Path = Path("runs"), /, *, output: Output = Output()) -> None:
     from forebear.training.run_folder import list_runs
 
     summaries = list_runs(folder)
-    result = {"folder": str(folder), "runs": [asdict(line) for line in summaries]}
+    result = {"folder": str(folder), "runs": [asdict(summary) for summary in summaries]}
     output.emit(result, lambda console: _print_result(console, folder, summaries))
 
 
@@ -46,9 +46,8 @@ def _print_result(console: Console, folder: Path, summaries: list[RunSummary]) -
     columns = ("run", "milestone", "size", ">step", ">of", ">bits or score", ">time", ">parameters", "state", "began")
     table = Table(*columns)
     for summary in summaries:
-        state = Text(
-            summary.state + (f": {summary.reason}" if summary.reason else ""), STATE_COLORS.get(summary.state, "")
-        )
+        reason = f": {summary.reason}" if summary.reason else ""
+        state = Text(f"{summary.state}{reason}", STATE_COLORS.get(summary.state, ""))
         seconds = "" if summary.seconds is None else format_duration(summary.seconds)
         parameters = "" if summary.parameters is None else format_count(summary.parameters)
         milestone = summary.milestone + (f" for {summary.task}" if summary.task else "")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.inference.score import ScoredText, ScoredToken
 
-SURPRISAL_COLORS = ((2, "green"), (6, "yellow"), (11, "dark_orange"))  # up to so many bits of surprise; beyond, red
+SURPRISAL_COLORS = ((2, "green"), (6, "yellow"), (11, "dark_orange"))  # upper bounds in bits; red above the last
 MAX_BAR_BITS = 16  # bits that fill a bar
 
 
@@ -82,10 +82,8 @@ def score(
     def to_record(answer: ScoredText | FailedInput) -> dict[str, Any]:
         return answer.to_dict() if isinstance(answer, FailedInput) else answer.to_dict(tokens=tokens)
 
-    score_group = score_batch if partial_results is None else score_nonblank
-    answers = batch_input.run_batch(
-        batch_input.valid_inputs(texts), score_group, to_record, partial_results=partial_results
-    )
+    score_lines, lines = score_batch if partial_results is None else score_nonblank, batch_input.valid_inputs(texts)
+    answers = batch_input.run_batch(lines, score_lines, to_record, partial_results=partial_results)
     if not counts["texts"]:
         raise InputError("there is no text to score", hint='forebear score RUN "some text", or --in FILE')
     result: dict[str, Any] = {"run": loaded_run.name}

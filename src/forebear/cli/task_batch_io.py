@@ -1,4 +1,4 @@
-"""Batch input and output of runs with a task head: labeled files or a text a line in, predictions out."""
+"""Batch input and output of runs with a task head: reads labeled files or plain lines, writes predictions."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class ExampleBatchOptions(BatchInputOptions):
 
 
 @dataclass(frozen=True)
-class PlainLines:
-    """How examples and answers of a task are written a line each.
+class LineFormat:
+    """Format of plain lines with one example or answer of a task each.
 
-    unit           what an example is, in the plural
-    description    what a line holds
-    parse_line     makes an example of a line
-    format_answer  makes a line of an answer, for files other than JSON lines
-    error_line     the line in place of an answer, for a row that could not be read
+    unit           noun for examples, in the plural
+    description    contents of a line
+    parse_line     converts a line to an example
+    format_answer  converts an answer to a line, for files other than JSON lines
+    error_line     replaces the answer of a row that could not be read
     """
 
     unit: str
@@ -63,7 +63,7 @@ class ExampleStream:
     run: Run
     examples: list[Any]
     batch_options: BatchInputOptions
-    lines: PlainLines
+    line_format: LineFormat
     count: int = 0
     rejected: list[RejectedRow] = field(default_factory=list)
     rejected_positions: list[int] = field(default_factory=list)
@@ -75,7 +75,7 @@ class ExampleStream:
             yield example
         self._record_positions()
         if not self.count:
-            raise InputError("there is nothing to do", hint=f"give {self.lines.unit}, or --in FILE")
+            raise InputError("there is nothing to do", hint=f"give {self.line_format.unit}, or --in FILE")
 
     def _record_positions(self) -> None:
         self.rejected_positions += [self.count] * (len(self.rejected) - len(self.rejected_positions))
@@ -122,18 +122,18 @@ class ExampleStream:
 
         count_before = self.count
         for input_line in self.batch_options.read_inputs():
-            example, fault = None, input_line.fault
+            example, reason = None, input_line.decode_error
             try:
-                example = None if fault else self.lines.parse_line(input_line.text)
+                example = None if reason else self.line_format.parse_line(input_line.text)
             except InputError as error:
-                fault = error.message
-            if fault:
-                self.rejected.append(RejectedRow(input_line.file or str(file), input_line.line, fault))
+                reason = error.message
+            if reason:
+                self.rejected.append(RejectedRow(input_line.file or str(file), input_line.line, reason))
             else:
                 yield example
         if self.rejected and self.count == count_before:
             first_rejected = self.rejected[0]
-            hint = f"a line holds {self.lines.description}; another encoding is named with --encoding"
+            hint = f"a line holds {self.line_format.description}; another encoding is named with --encoding"
             message = f"all lines are bad; this one: {first_rejected.reason}"
             raise InputError(message, file=first_rejected.file, line=first_rejected.line, hint=hint)
 
@@ -149,7 +149,7 @@ class ExampleStream:
 
 
 def _labeled_format(run: Run, file: Path, encoding: str | None) -> LabeledFormat:
-    """The format of a file: that of the run's training data, or detected if the run was imported."""
+    """The format of the run's training data, or detected from the file if the run was imported."""
     from forebear.data.labeled.labeled_format import LabeledFormat
     from forebear.data.labeled.load import detect_format, format_like
 
@@ -176,20 +176,20 @@ def run_task_command(
     argument_examples: list[Any],
     batch_input: BatchInputOptions,
     output: Output,
-    lines: PlainLines,
+    line_format: LineFormat,
     draw: Callable[[Any, Any], object],
 ) -> None:
-    """Answers for the given examples and those of --in, drawn (console, answer) or written to --out."""
+    """Answer the given examples and those of --in; draw answers with draw(console, answer), or write them to --out."""
     from forebear.inference.task_predictions import format_predictions
 
-    examples = ExampleStream(run, argument_examples, batch_input, lines)
+    examples = ExampleStream(run, argument_examples, batch_input, line_format)
     answers: list[Any] = []
-    with output.counter(lines.unit) as progress:
+    with output.counter(line_format.unit) as progress:
         predictions = format_predictions(run, examples, progress)
         if batch_input.output_file is None:
             answers = list(predictions)
         else:
-            _write_answers(batch_input.output_file, examples.interleave_rejected(predictions), lines)
+            _write_answers(batch_input.output_file, examples.interleave_rejected(predictions), line_format)
     rejected, count = examples.rejected, examples.count
     for row in rejected[:MAX_SHOWN_ROWS]:
         print(f"not read: {row}", file=sys.stderr)  # noqa: T201
@@ -198,24 +198,24 @@ def run_task_command(
     result: dict[str, Any] = {"run": run.name, "count": count}
     result["bad"] = [{"file": row.file, "line": row.line, "reason": row.reason} for row in rejected]
     if batch_input.output_file is not None:
-        batch_input.emit_written(result, count_phrase(count, lines.unit.removesuffix("s")), output)
+        batch_input.emit_written(result, count_phrase(count, line_format.unit.removesuffix("s")), output)
         return
     result["answers"] = [answer.to_dict() for answer in answers]
     output.emit(result, lambda console: [draw(console, answer) for answer in answers])
 
 
-def _write_answers(file: Path, answers: Iterable[Any], lines: PlainLines) -> None:
-    """Writes the file atomically, as JSON lines or plain lines."""
+def _write_answers(file: Path, answers: Iterable[Any], line_format: LineFormat) -> None:
+    """Write the file atomically, as JSON lines or plain lines."""
     from forebear.data.io.atomic import atomic_write, explain_disk_errors
     from forebear.data.labeled.labeled_format import RejectedRow
 
     writes_json = file.name.endswith((".jsonl", ".json"))
     with explain_disk_errors(file), atomic_write(file) as output:
         for answer in answers:
-            if isinstance(answer, RejectedRow):
-                line = (
-                    to_json({"line": answer.line, "error": answer.reason}) + "\n" if writes_json else lines.error_line
-                )
+            is_rejected = isinstance(answer, RejectedRow)
+            if writes_json:
+                record = {"line": answer.line, "error": answer.reason} if is_rejected else answer.to_dict()
+                line = to_json(record) + "\n"
             else:
-                line = to_json(answer.to_dict()) + "\n" if writes_json else lines.format_answer(answer)
+                line = line_format.error_line if is_rejected else line_format.format_answer(answer)
             output.write(line.encode("utf-8", "replace"))

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from forebear.cli.batch_io import TextArguments, open_run
 from forebear.cli.output import Console, Output, Table, count_phrase, printable_cell, text_bar
-from forebear.cli.task_batch_io import ExampleBatchOptions, PlainLines, run_task_command
+from forebear.cli.task_batch_io import ExampleBatchOptions, LineFormat, run_task_command
 from forebear.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from forebear.tasks.tagging import TagPrediction
 
 MIN_SHOWN_PROBABILITY = 0.005  # of a tag
-MIN_SHOWN_POSITION_PROBABILITY = 0.001  # of a token that begins or ends an answer
+MIN_SHOWN_POSITION_PROBABILITY = 0.001  # of the start or end of an answer
 TableSwitch = Annotated[bool, Parameter(name="--table", negative="", show_default=False)]
 
 
@@ -57,7 +57,7 @@ def tag(
     from forebear.inference.task_predictions import strip_tags, tagged_examples
 
     loaded_run = open_run(run, "tag", output)
-    plain_texts = list(texts or ())  # in the order of the answers, as far as they are plain; what is written needs none
+    plain_texts = list(texts or ())  # texts to show next to the predictions; not collected with --out
     num_tagged = sum(strip_tags(loaded_run, text) is not None for text in plain_texts)
 
     def parse_line(text: str) -> TaggedExample:
@@ -78,13 +78,11 @@ def tag(
         return "".join(f"{word}\t{tag}\n" for word, tag in words) + "\n"
 
     examples = tagged_examples(loaded_run, plain_texts)
-    lines = PlainLines("texts", "a text", parse_line, conll_lines, error_line="")
-    run_task_command(loaded_run, examples, batch_input, output, lines, draw)
+    line_format = LineFormat("texts", "a text", parse_line, conll_lines, error_line="")
+    run_task_command(loaded_run, examples, batch_input, output, line_format, draw)
     if num_tagged:
-        note = (
-            f"{count_phrase(num_tagged, 'text')} with tags already, word/tag as the run learned it: read without them"
-        )
-        output.note([note])
+        subject = count_phrase(num_tagged, "text")
+        output.note([f"{subject} with tags already, word/tag as the run learned it: read without them"])
 
 
 def _join_words(words: Sequence[str]) -> str:
@@ -94,26 +92,26 @@ def _join_words(words: Sequence[str]) -> str:
     return ("" if has_han("".join(words)) else " ").join(words)
 
 
-def _print_tags(console: Console, answer: TagPrediction, text: str, show_table: bool) -> None:
-    if answer.is_plain and not show_table:
-        words = zip(map(printable_cell, answer.words), map(printable_cell, answer.tags), strict=True)
+def _print_tags(console: Console, prediction: TagPrediction, text: str, show_table: bool) -> None:
+    if prediction.is_plain and not show_table:
+        words = zip(map(printable_cell, prediction.words), map(printable_cell, prediction.tags), strict=True)
         console.print(" ".join(f"{word}[dim]/{tag}[/]" for word, tag in words), soft_wrap=True)
         return
-    if answer.entities:
+    if prediction.entities:
         table = Table("", "kind", ">probability")
-        for entity in answer.entities:
+        for entity in prediction.entities:
             name = Text.from_markup(f"[bold]{printable_cell(entity.text)}[/]")
             table.add_row(name, entity.label, f"{entity.probability:.4f}")
         console.print(table)
-    elif not answer.is_plain:
+    elif not prediction.is_plain:
         console.print(f"{printable_cell(text[:80])}: nothing found")
-    if show_table and answer.words:
-        max_probabilities = answer.probabilities.max(axis=0).tolist()
+    if show_table and prediction.words:
+        max_probabilities = prediction.probabilities.max(axis=0).tolist()
         shown_labels = [index for index, p in enumerate(max_probabilities) if p >= MIN_SHOWN_PROBABILITY]
-        table = Table("word", "tag", *(f">{printable_cell(answer.labels[index])}" for index in shown_labels))
-        for word, label, row in zip(answer.words, answer.tags, answer.probabilities.tolist(), strict=True):
+        table = Table("word", "tag", *(f">{printable_cell(prediction.labels[index])}" for index in shown_labels))
+        for word, tag, row in zip(prediction.words, prediction.tags, prediction.probabilities.tolist(), strict=True):
             cells = (f"{row[index]:.3f}" if row[index] >= MIN_SHOWN_PROBABILITY else "" for index in shown_labels)
-            table.add_row(word, label, *cells)
+            table.add_row(word, tag, *cells)
         console.print(table)
 
 
@@ -170,13 +168,13 @@ def answer(
     def format_answer(prediction: AnswerPrediction) -> str:
         return _tab_separated(prediction.question, prediction.text)
 
-    lines = PlainLines("questions", "a question, a tab and its passage", parse_line, format_answer)
+    line_format = LineFormat("questions", "a question, a tab and its passage", parse_line, format_answer)
     draw = functools.partial(_print_answer, show_table=show_table)
-    run_task_command(loaded_run, examples, batch_input, output, lines, draw)
+    run_task_command(loaded_run, examples, batch_input, output, line_format, draw)
 
 
 def _tab_separated(*texts: str) -> str:
-    """A line of texts without their own white space but single spaces."""
+    """A line of tab-separated texts; whitespace within them becomes single spaces."""
     return "\t".join(" ".join(text.split()) for text in texts) + "\n"
 
 
@@ -239,22 +237,23 @@ def choose(
 
     examples = [] if text is None else choice_examples(text, choices or ())
 
-    def format_answer(answer: ChoicePrediction) -> str:
-        return _tab_separated(answer.text, str(answer.choice), answer.choices[answer.choice])
+    def format_choice(prediction: ChoicePrediction) -> str:
+        return _tab_separated(prediction.text, str(prediction.choice), prediction.choices[prediction.choice])
 
-    def draw(console: Console, answer: ChoicePrediction) -> None:
+    def draw(console: Console, prediction: ChoicePrediction) -> None:
+        text = printable_cell(prediction.text)
         if batch_input.input_file is not None and not show_table:
-            best_choice = printable_cell(answer.choices[answer.choice])
-            probability = answer.probabilities[answer.choice]
-            console.print(f"{printable_cell(answer.text)}: [bold]{best_choice}[/] {probability:.1%}", soft_wrap=True)
+            best_choice = printable_cell(prediction.choices[prediction.choice])
+            probability = prediction.probabilities[prediction.choice]
+            console.print(f"{text}: [bold]{best_choice}[/] {probability:.1%}", soft_wrap=True)
             return
-        table = Table(printable_cell(answer.text), ">probability", "")
-        for index, (choice, p) in enumerate(zip(answer.choices, answer.probabilities, strict=True)):
-            table.add_row(choice, f"{p:.4f}", text_bar(p), style="bold" if index == answer.choice else "")
+        table = Table(text, ">probability", "")
+        for index, (choice, p) in enumerate(zip(prediction.choices, prediction.probabilities, strict=True)):
+            table.add_row(choice, f"{p:.4f}", text_bar(p), style="bold" if index == prediction.choice else "")
         console.print(table)
 
-    lines = PlainLines("questions", "a text and its choices with tabs between them", parse_line, format_answer)
-    run_task_command(loaded_run, examples, batch_input, output, lines, draw)
+    line_format = LineFormat("questions", "a text and its choices with tabs between them", parse_line, format_choice)
+    run_task_command(loaded_run, examples, batch_input, output, line_format, draw)
 
 
 def classify(
@@ -301,30 +300,27 @@ def classify(
         return labeled_examples(loaded_run, [texts_of_line])[0]  # pyright: ignore[reportArgumentType]
 
     unit, description = ("pairs", "two texts with a tab between them") if is_pair else ("texts", "a text")
-    lines = PlainLines(unit, description, parse_line, _label_row)
-    draw = functools.partial(
-        _print_label, show_table=show_table or (len(examples) == 1 and batch_input.input_file is None)
-    )
-    run_task_command(loaded_run, labeled_examples(loaded_run, examples), batch_input, output, lines, draw)
+    line_format = LineFormat(unit, description, parse_line, _label_row)
+    show_table = show_table or (len(examples) == 1 and batch_input.input_file is None)
+    draw = functools.partial(_print_label, show_table=show_table)
+    run_task_command(loaded_run, labeled_examples(loaded_run, examples), batch_input, output, line_format, draw)
 
 
-def _label_row(answer: LabelPrediction) -> str:
+def _label_row(prediction: LabelPrediction) -> str:
     """Texts, label and probability, separated by tabs."""
-    label = ",".join(answer.label) if isinstance(answer.label, tuple) else str(answer.label)
-    p = f"{answer.probabilities[answer.label]:.6f}" if isinstance(answer.label, str) else ""
-    return "\t".join([*(" ".join(text.split()) for text in answer.texts), label, p]).rstrip("\t") + "\n"
+    label = ",".join(prediction.label) if isinstance(prediction.label, tuple) else str(prediction.label)
+    p = f"{prediction.probabilities[prediction.label]:.6f}" if isinstance(prediction.label, str) else ""
+    return "\t".join([*(" ".join(text.split()) for text in prediction.texts), label, p]).rstrip("\t") + "\n"
 
 
-def _print_label(console: Console, answer: LabelPrediction, show_table: bool) -> None:
-    text = " / ".join(map(printable_cell, answer.texts))
-    label = ", ".join(answer.label) if isinstance(answer.label, tuple) else answer.label
-    prediction = printable_cell(label or "(none)") if isinstance(label, str) else f"{label:.4f}"
-    probability_note = (
-        f" {answer.probabilities[label]:.1%}" if isinstance(label, str) and label in answer.probabilities else ""
-    )
-    console.print(f"{text}: [bold]{prediction}[/]{probability_note}", soft_wrap=True)
-    if show_table and answer.probabilities:
-        sorted_probabilities = sorted(answer.probabilities.items(), key=lambda pair: -pair[1])
-        console.table(
-            "label", ">probability", "", rows=((name, f"{p:.4f}", text_bar(p)) for name, p in sorted_probabilities)
-        )
+def _print_label(console: Console, prediction: LabelPrediction, show_table: bool) -> None:
+    text = " / ".join(map(printable_cell, prediction.texts))
+    label, probabilities = prediction.label, prediction.probabilities
+    label = ", ".join(label) if isinstance(label, tuple) else label
+    shown_label = printable_cell(label or "(none)") if isinstance(label, str) else f"{label:.4f}"
+    probability = f" {probabilities[label]:.1%}" if isinstance(label, str) and label in probabilities else ""
+    console.print(f"{text}: [bold]{shown_label}[/]{probability}", soft_wrap=True)
+    if show_table and probabilities:
+        sorted_probabilities = sorted(probabilities.items(), key=lambda pair: -pair[1])
+        rows = ((name, f"{p:.4f}", text_bar(p)) for name, p in sorted_probabilities)
+        console.table("label", ">probability", "", rows=rows)

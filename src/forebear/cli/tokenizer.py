@@ -22,10 +22,10 @@ LowerCased = Annotated[
     Parameter(help="For a bare vocabulary: whether it is meant for lower-cased text. [default: seen from its entries]"),
 ]
 HELP = "Train a tokenizer on your text, or look into one."
-tokenizer = App(name="tokenizer", help=HELP, result_action="return_value")
+tokenizer_app = App(name="tokenizer", help=HELP, result_action="return_value")
 
 
-@tokenizer.command
+@tokenizer_app.command
 def train(
     texts: TextFiles,
     /,
@@ -72,13 +72,11 @@ def train(
         )
     with explain_disk_errors(to):
         trained_tokenizer.save(to)
-    output.emit(
-        {"file": str(to), **trained_tokenizer.describe()},
-        lambda console: _print_tokenizer(console, trained_tokenizer, str(to), 0),
-    )
+    result = {"file": str(to), **trained_tokenizer.describe()}
+    output.emit(result, lambda console: _print_tokenizer(console, trained_tokenizer, str(to), 0))
 
 
-@tokenizer.command
+@tokenizer_app.command
 def show(file: Path, /, *, top: int = 20, lower: LowerCased = None, output: Output = Output()) -> None:
     """Look into a tokenizer: what kind it is, its special tokens, its first and last entries.
 
@@ -97,12 +95,9 @@ def show(file: Path, /, *, top: int = 20, lower: LowerCased = None, output: Outp
     from forebear.data.tokenizers.tokenizer import Tokenizer
 
     loaded_tokenizer = Tokenizer.load(file, lower=lower)
-    metadata: dict[str, Any] = {
-        "file": str(file),
-        **loaded_tokenizer.describe(),
-        "tokens": loaded_tokenizer.vocabulary()[:top],
-    }
-    output.emit(metadata, lambda console: _print_tokenizer(console, loaded_tokenizer, str(file), top))
+    tokens = loaded_tokenizer.vocabulary()[:top]
+    result: dict[str, Any] = {"file": str(file), **loaded_tokenizer.describe(), "tokens": tokens}
+    output.emit(result, lambda console: _print_tokenizer(console, loaded_tokenizer, str(file), top))
 
 
 def _print_tokenizer(console: Console, tokenizer: Tokenizer, file: str, top: int) -> None:
@@ -163,8 +158,8 @@ def tokenize(
         from forebear.data.io.sources import find_sources
         from forebear.data.io.text_formats import TextFormat
 
-        lines = TextFormat(documents="lines", format="text")
-        all_texts += [line.text for line in lines.documents_in(find_sources([input_file]), Ledger())]
+        line_format = TextFormat(documents="lines", format="text")
+        all_texts += [line.text for line in line_format.documents_in(find_sources([input_file]), Ledger())]
     if not all_texts:
         raise InputError("there is no text to cut", hint='forebear tokenize "some text" --tokenizer FILE, or --in FILE')
     loaded_tokenizer = Tokenizer.load(tokenizer, lower=lower)
@@ -173,7 +168,7 @@ def tokenize(
     if spaced:
         lines = [_join_tokens(text, encoding, loaded_tokenizer) for text, encoding in encodings]
         result["texts"] = lines
-        output.emit(result, lambda console: print("\n".join(lines)))  # noqa: T201 - no line may be folded
+        output.emit(result, lambda console: print("\n".join(lines)))  # noqa: T201 - lines must not be wrapped
         return
     records = []
     for text, encoding in encodings:
@@ -198,6 +193,6 @@ def tokenize(
 
 
 def _join_tokens(text: str, encoding: TokenEncoding, tokenizer: Tokenizer) -> str:
-    """The tokens separated by spaces; unknown ones in their original spelling."""
+    """The tokens separated by spaces; unknown ones as in the text."""
     rows = zip(encoding.texts, encoding.ids.tolist(), encoding.spans, strict=True)
     return " ".join("".join(text[a:b].split()) if i == tokenizer.unk_id else token for token, i, (a, b) in rows)

@@ -1,4 +1,4 @@
-"""Commands on word vectors: inspect neighbours, projection and norms; analogy, odd-one-out, similarity."""
+"""Commands on word vectors: `inspect neighbours`, `projection` and `norms`; `analogy`, `odd-one-out`, `similarity`."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 PAIRS_PER_BATCH = 1024
 PLANE_HEIGHT = 26  # lines
-MAX_NOTED_WORDS = 20  # words without a name in a picture
-MAX_NAMED_WORDS = 4  # words with the longest and shortest vectors
+MAX_NOTED_WORDS = 20  # listed words that a picture cannot show
+MAX_NAMED_WORDS = 4  # listed words with the longest and shortest vectors
 BAR_WIDTH = 20  # of cosines and lengths
 
 LayersOfTexts = Annotated[
@@ -105,7 +105,7 @@ def neighbours(
 
 
 def _renderer(view: str, content: Any, title: str) -> RenderFn:
-    """Renders a view of word vectors as a page or as a picture."""
+    """Render a view of word vectors as a page or as a picture."""
 
     def render(image_type: str) -> bytes | str:
         from forebear.inspection import embedding_visualization as plots
@@ -178,7 +178,7 @@ def projection(
 
 
 def _layout_words(word_projection: WordProjection, width: int) -> tuple[list[str], int]:
-    """The words placed on lines of text; overlapping ones are left out. Returns the lines and the number shown."""
+    """The words at their positions on lines of text, without overlapping ones; the lines and the number shown."""
     minima, maxima = word_projection.points.min(0), word_projection.points.max(0)
     extents = [float(extent) or 1.0 for extent in maxima - minima]
     cells = [[" "] * width for _ in range(PLANE_HEIGHT)]
@@ -404,9 +404,8 @@ def _pair_lines(batch_input: BatchInputOptions, arguments: list[str]) -> Iterato
         raise InputError(f"{texts[-1]!r} is left over", hint="give two texts, or four …")
     for first_text, second_text in zip(texts[::2], texts[1::2], strict=True):
         if "\t" in first_text + second_text:
-            raise InputError(
-                f"{first_text!r} and {second_text!r}: a tab parts the texts of a pair", hint="write a space instead"
-            )
+            message = f"{first_text!r} and {second_text!r}: a tab parts the texts of a pair"
+            raise InputError(message, hint="write a space instead")
         yield InputLine(f"{first_text}\t{second_text}")
     yield from batch_input.valid_inputs([STDIN_PATH] if STDIN_PATH in arguments else None)
 

@@ -2,10 +2,10 @@
 
 At each step, the 2 · beams most probable continuations of a source are considered. Finished ones among the first
 `beams` are stored, and the best `beams` of the others continue. The score of a hypothesis is log P / length^penalty,
-where length counts its tokens and its end: 0 compares sums, 1 means, and larger values prefer longer texts.
+where length includes the end token: 0 compares sums, 1 means, and larger values prefer longer texts.
 The search of a source ends when `beams` hypotheses are finished and, by `stopping`,
     "full"        immediately
-    "unlikely"    no active beam scores higher at its current length than the worst of them
+    "unlikely"    no active beam scores higher at its current length than the worst finished hypothesis
     "impossible"  no active beam could score higher at any length
 These correspond to `early_stopping` True, False and "never" in transformers, with identical results.
 """
@@ -33,7 +33,7 @@ VOCAB_STRIPES = 64  # stripes of the vocabulary for pre-selection
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A continuation: its tokens without the end, their log-probability with the end, and whether it ended."""
+    """A continuation: its tokens without the end token, their log-probability with it, and whether it ended."""
 
     ids: tuple[int, ...]
     log_prob: float
@@ -45,7 +45,7 @@ def beam_search(
     state: DecodingState,
     num_sources: int,
     *,
-    end_id: int,
+    eos_id: int,
     beams: int,
     lengths: Sequence[int],
     best: int = 1,
@@ -58,9 +58,9 @@ def beam_search(
 
     Args:
         state: Decoding state with one row per source; up to `beams` rows are continued for each.
-        lengths: Maximum number of tokens for each source, its end included.
+        lengths: Maximum number of tokens for each source, end token included.
         mask_logits: Sets (rows, V) logits of forbidden tokens to -inf; probabilities are not renormalized.
-        ends_text: Whether the tokens (n,) of a source end it, as a stop string does.
+        ends_text: Whether the generated tokens (n,) of a source end its text, as a stop string does.
     """
     validate_beams(beams, best, penalty)
     require_choice("stopping", stopping, get_args(Stopping))
@@ -71,37 +71,37 @@ def beam_search(
     row_sources, log_probs, tokens = np.arange(num_sources), np.zeros(num_sources), np.zeros((num_sources, 0), np.int64)
     while len(row_sources):
         rows, ids, new_log_probs = _top_continuations(state.next_logits(), mask_logits, 2 * beams)
-        candidates_log_prob = log_probs[rows] + new_log_probs
-        order = np.lexsort((-candidates_log_prob, row_sources[rows]))  # stable: ties by row, then by id
+        candidate_log_probs = log_probs[rows] + new_log_probs
+        order = np.lexsort((-candidate_log_probs, row_sources[rows]))  # stable: ties by row, then by id
         order = order[_ranks(row_sources[rows[order]]) < 2 * beams]
-        rows, ids, candidates_log_prob = rows[order], ids[order], candidates_log_prob[order]
+        rows, ids, candidate_log_probs = rows[order], ids[order], candidate_log_probs[order]
         candidate_sources, sequences = row_sources[rows], np.column_stack((tokens[rows], ids))
-        length, is_ended = sequences.shape[1], ids == end_id
+        length, is_ended = sequences.shape[1], ids == eos_id
         if ends_text is not None:
-            is_ended |= np.array(
-                [ends_text(*candidate) for candidate in zip(candidate_sources.tolist(), sequences, strict=True)], bool
-            )
+            candidates = zip(candidate_sources.tolist(), sequences, strict=True)
+            is_ended |= np.array([ends_text(source, sequence) for source, sequence in candidates], bool)
         is_last = is_ended | (max_lengths[candidate_sources] == length)
         for index in np.flatnonzero(is_last & (_ranks(candidate_sources) < beams)).tolist():
-            token_ids, log_prob = sequences[index, : length - (ids[index] == end_id)], float(candidates_log_prob[index])
+            token_ids, log_prob = sequences[index, : length - (ids[index] == eos_id)], float(candidate_log_probs[index])
             finished[candidate_sources[index]].add(token_ids, log_prob, length, is_finished=bool(is_ended[index]))
         remaining = np.flatnonzero(~is_last)
         remaining = remaining[_ranks(candidate_sources[remaining]) < beams]
-        first_remaining = remaining[_ranks(candidate_sources[remaining]) == 0]
-        active = zip(
-            candidate_sources[first_remaining].tolist(), candidates_log_prob[first_remaining].tolist(), strict=True
-        )
-        is_done = [finished[i].is_complete(log_prob, length, lengths[i], stopping) for i, log_prob in active]
-        remaining = remaining[~np.isin(candidate_sources[remaining], candidate_sources[first_remaining[is_done]])]
+        best_remaining = remaining[_ranks(candidate_sources[remaining]) == 0]
+        active_sources, best_log_probs = candidate_sources[best_remaining], candidate_log_probs[best_remaining].tolist()
+        is_done = [
+            finished[source].is_complete(best_log_prob, length, lengths[source], stopping)
+            for source, best_log_prob in zip(active_sources.tolist(), best_log_probs, strict=True)
+        ]
+        remaining = remaining[~np.isin(candidate_sources[remaining], active_sources[is_done])]
         remaining = remaining[_stable_order(rows[remaining], row_sources, candidate_sources[remaining])]
         if len(remaining) and not np.array_equal(rows[remaining], np.arange(len(row_sources))):
             state.select(rows[remaining])
         if len(remaining):
             state.append(ids[remaining])
         row_sources = candidate_sources[remaining]
-        log_probs = candidates_log_prob[remaining]
+        log_probs = candidate_log_probs[remaining]
         tokens = sequences[remaining]
-    return [candidate.hypotheses[:best] for candidate in finished]
+    return [source_hypotheses.hypotheses[:best] for source_hypotheses in finished]
 
 
 def validate_beams(beams: int, best: int, penalty: float) -> None:
@@ -123,8 +123,7 @@ class _FinishedHypotheses:
 
     def add(self, ids: np.ndarray, log_prob: float, length: int, *, is_finished: bool) -> None:
         hypothesis = Hypothesis(tuple(ids.tolist()), log_prob, log_prob / length**self.penalty, is_finished)
-        sorted_hypotheses = sorted([*self.hypotheses, hypothesis], key=lambda item: -item.score)
-        self.hypotheses = sorted_hypotheses[: self.beams]
+        self.hypotheses = sorted([*self.hypotheses, hypothesis], key=lambda item: -item.score)[: self.beams]
 
     def is_complete(self, log_prob: float, length: int, max_length: int, stopping: Stopping) -> bool:
         """Whether the search can stop, given the log-probability and length of the best active beam."""
@@ -137,10 +136,10 @@ class _FinishedHypotheses:
 def _top_continuations(
     scores: np.ndarray, mask_logits: MaskLogits | None, count: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows, ids and log-probabilities of at least the top `count` continuations of each row, without impossible ones.
+    """Rows, ids and log-probabilities of at least the top `count` possible continuations of each row.
 
-    The maximum over stripes of the vocabulary gives a lower bound: no score below the count-th largest maximum can be
-    among the top `count`, so only a few candidates are sorted.
+    Maxima over stripes of the vocabulary give a lower bound: no score below the count-th largest maximum can be among
+    the top `count`, so only a few candidates are sorted.
     """
     normalizers = log_normalizers(scores)
     allowed = scores if mask_logits is None else mask_logits(scores)
@@ -156,16 +155,15 @@ def _top_continuations(
     return rows, flat_indices - rows * vocab_size, log_probs - normalizers[rows]
 
 
-def _stable_order(parents: np.ndarray, parent_sources: np.ndarray, source: np.ndarray) -> np.ndarray:
+def _stable_order(parents: np.ndarray, parent_sources: np.ndarray, sources: np.ndarray) -> np.ndarray:
     """An order of the new rows, by source, in which the first child of a parent keeps its position if possible.
 
-    So the decoding state moves only rows that are replaced. `parent_sources` are the sources of the parents, `source`
-    those of the new rows.
+    So the decoding state moves only rows that are replaced. `parents` is the parent row of each new row, `sources` the
+    source of each new row, `parent_sources` that of each parent row.
     """
     order_positions = np.full(len(parents), -1)
-    starts = np.searchsorted(source, source)  # first row of each row's source
+    starts, ends = np.searchsorted(sources, sources), np.searchsorted(sources, sources, side="right")
     parent_ranks = _ranks(parent_sources)[parents]
-    ends = np.searchsorted(source, source, side="right")
     _, first_children = np.unique(parents, return_index=True)
     staying = first_children[starts[first_children] + parent_ranks[first_children] < ends[first_children]]
     order_positions[staying] = starts[staying] + parent_ranks[staying]

@@ -48,7 +48,7 @@ class ContextualWord:
 
 @dataclass(frozen=True)
 class EmbeddedText:
-    """A text and its vector, with contextual word vectors on request; `num_truncated` tokens were left out."""
+    """A text and its vector, with contextual word vectors on request; `num_truncated` tokens were not used."""
 
     text: str
     vector: np.ndarray
@@ -102,7 +102,7 @@ def embed_with_words(
     Args:
         layers: A layer (0: the embedding, -1: the last), several for their mean, or {layer: weight}.
         pooling: Pooling of token vectors: mean, first ([CLS]), last, or elementwise max.
-        long: "windows" averages windows of an overlong text by their tokens; "truncate" uses the first one.
+        long: "windows" averages the windows of an overlong text by length; "truncate" uses the first one.
         normalise: Whether to scale vectors to unit length.
     """
     from forebear.nn.encode_rows import token_vectors
@@ -112,14 +112,14 @@ def embed_with_words(
         options: dict[str, Any] = {"layers": layers, "pooling": pooling, "long": long, "normalise": normalise}
         embeddings = embed_matrix(model, tokenizer, texts, **options)
         return [EmbeddedText(*fields) for fields in zip(texts, *embeddings.columns, strict=True)]
-    mixture = _layer_mixture(model, layers, pooling, long)
+    layer_weights = _layer_weights(model, layers, pooling, long)
     clean_texts = [replace_surrogates(text) for text in texts]
     encodings = [tokenizer.encode(text) for text in clean_texts]
     counts = np.array([len(encoding.ids) for encoding in encodings], np.int64)
     ids = np.concatenate([encoding.ids for encoding in encodings]) if encodings else np.zeros(0, np.int64)
     special_tokens, rows, text_ids = _text_rows(model, tokenizer, clean_texts, ids, counts, long)
     windows_by_text: list[list[np.ndarray]] = [[] for _ in texts]
-    for text_id, row_vectors in zip(text_ids, token_vectors(model, rows, mixture), strict=True):
+    for text_id, row_vectors in zip(text_ids, token_vectors(model, rows, layer_weights), strict=True):
         windows_by_text[text_id].append(row_vectors)
     results = []
     for text, clean_text, encoding, windows in zip(texts, clean_texts, encodings, windows_by_text, strict=True):
@@ -145,13 +145,13 @@ def embed_matrix(
     """`embed_with_words` for many texts, without words: all vectors in one array."""
     from forebear.nn.encode_rows import pooled_vectors
 
-    mixture = _layer_mixture(model, layers, pooling, long)
+    layer_weights = _layer_weights(model, layers, pooling, long)
     clean_texts = [replace_surrogates(text) for text in texts]
     ids, counts = tokenizer.encode_many(clean_texts)
     special_tokens, rows, text_ids = _text_rows(model, tokenizer, clean_texts, ids, counts, long)
     if not rows:
         return TextEmbeddings(np.empty((0, model.encoder.width), np.float32), counts, counts)  # pyright: ignore
-    vectors = pooled_vectors(model, rows, mixture, pooling)
+    vectors = pooled_vectors(model, rows, layer_weights, pooling)
     row_lengths = np.array([len(row) for row in rows])
     if len(rows) > len(texts):  # average the windows of a text by length
         starts = np.flatnonzero(np.diff(text_ids, prepend=-1))
@@ -165,10 +165,10 @@ def embed_matrix(
 def _text_rows(
     model: Model, tokenizer: Tokenizer, texts: Sequence[str], ids: np.ndarray, counts: np.ndarray, long: LongTextPolicy
 ) -> tuple[_SpecialTokens, list[np.ndarray], np.ndarray]:
-    """The special tokens around texts with these ids, all rows, and the text of each row."""
+    """The special tokens around each text, the rows of all texts, and the text index of each row."""
     reject_empty_texts(counts)
     embedding = model.encoder.embedding
-    if embedding is not None and embedding.char_ids is not None:  # words out of the vocabulary get ids of their own
+    if embedding is not None and embedding.char_ids is not None:  # out-of-vocabulary words have their own ids
         from forebear.data.tokenizers.char_ids import oov_ids
 
         ids = oov_ids(tokenizer, embedding.char_ids, texts, ids, counts)
@@ -183,8 +183,8 @@ def reject_empty_texts(counts: np.ndarray) -> None:
         raise InputError(message, line=number, hint="leave it out, or write some text")
 
 
-def _layer_mixture(model: Model, layers: LayerChoice, pooling: Pooling, long: LongTextPolicy) -> dict[int, float]:
-    """The weight of each layer, after checking all options."""
+def _layer_weights(model: Model, layers: LayerChoice, pooling: Pooling, long: LongTextPolicy) -> dict[int, float]:
+    """Validate all options; return the weight of each layer."""
     require_choice("pooling", pooling, get_args(Pooling))
     require_choice("long", long, get_args(LongTextPolicy))
     depth = model.encoder.depth
@@ -219,7 +219,7 @@ def parse_layers(text: str) -> LayerChoice:
 
 @dataclass(frozen=True)
 class _SpecialTokens:
-    """Special tokens around a text: a start, and an end for bidirectional encoders."""
+    """Special tokens around a text: a start token, and an end token for bidirectional encoders."""
 
     prefix: tuple[int, ...]
     suffix: tuple[int, ...]
@@ -230,7 +230,7 @@ class _SpecialTokens:
         encoder = model.encoder
         roles = {} if encoder.sees == "text" else tokenizer.special_roles  # task encoders over words have none
         end = roles.get("end")
-        start = roles.get("start", end) if encoder.sees == "all" else end  # causal models start with the end of a text
+        start = roles.get("start", end) if encoder.sees == "all" else end  # causal models start with the end token
         start, end = encoder.boundary_ids or (start, end)
         prefix = () if start is None else (start,)
         suffix = (end,) if end is not None and encoder.sees == "all" else ()
@@ -247,16 +247,13 @@ class _SpecialTokens:
         text_ids: list[int] = []
         for text_index, ids in enumerate(token_ids):
             for start in range(0, len(ids) if long == "windows" else 1, self.max_text_tokens):
-                rows.append(
-                    np.concatenate((self.prefix, ids[start : start + self.max_text_tokens], self.suffix)).astype(
-                        np.int64
-                    )
-                )
+                window = ids[start : start + self.max_text_tokens]
+                rows.append(np.concatenate((self.prefix, window, self.suffix)).astype(np.int64))
                 text_ids.append(text_index)
         return rows, np.array(text_ids, np.int64)
 
     def inner(self, vectors: np.ndarray) -> np.ndarray:
-        """Vectors without those of special tokens."""
+        """The vectors without those of special tokens."""
         return vectors[len(self.prefix) : len(vectors) - len(self.suffix)]
 
 
@@ -278,22 +275,22 @@ def _contextual_words(
 
     word_ends = np.array(Segmenter().word_ends(text), np.int64)
     token_starts, token_start = [], 0
-    for begin, end in encoding.spans[: len(vectors)]:
-        if begin < end:  # else a further byte of a character
-            num_spaces = end - begin - len(text[begin:end].lstrip())  # byte-level tokens include the space before
-            token_start = begin + num_spaces if num_spaces < end - begin else begin
+    for start, end in encoding.spans[: len(vectors)]:
+        if start < end:  # else a further byte of a character
+            num_spaces = end - start - len(text[start:end].lstrip())  # byte-level tokens include the space before
+            token_start = start + num_spaces if num_spaces < end - start else start
         token_starts.append(token_start)
     word_ids = np.searchsorted(word_ends, token_starts, side="right")
-    for word in np.unique(word_ids).tolist():
-        begin, end = int(word_ends[word - 1]) if word else 0, int(word_ends[word])
-        if text[begin:end].strip():
-            vector = _normalize_if(vectors[word_ids == word].mean(axis=0), normalise)
-            yield ContextualWord(text[begin:end], begin, end, vector)
+    for word_id in np.unique(word_ids).tolist():
+        start, end = int(word_ends[word_id - 1]) if word_id else 0, int(word_ends[word_id])
+        if text[start:end].strip():
+            vector = _normalize_if(vectors[word_ids == word_id].mean(axis=0), normalise)
+            yield ContextualWord(text[start:end], start, end, vector)
 
 
 # --- Word vectors of a run ---
 
-TOKEN_TABLE_TENSOR = "encoder.embedding.token.weight"  # tensor name
+TOKEN_TABLE_TENSOR = "encoder.embedding.token.weight"
 
 
 def is_word_table(run: LoadedRun) -> bool:
@@ -409,7 +406,7 @@ class PooledTexts:
     """Text embeddings pooled from word vectors, each text independent of the others.
 
     SIF (Arora, Liang, Ma 2017, A Simple but Tough-to-Beat Baseline for Sentence Embeddings) weights a word of frequency
-    p by a / (a + p) and removes the common component. The paper computes that direction from the texts at hand, so that
+    p by a / (a + p) and removes the common component. The paper computes this component from the given texts, so that
     every vector depends on all others. Here it is the mean of all word vectors, weighted as above and by frequency: its
     cosine with the paper's was at least 0.995 on English and Chinese Wikipedia.
     """
@@ -438,7 +435,7 @@ class PooledTexts:
     def embed_texts(
         self, texts: Sequence[str], pooling: EmbeddingPooling = "mean", normalise: bool = True, zeros: bool = False
     ) -> TextEmbeddings:
-        """Embed each text; words without a vector count as truncated. With `zeros`, a text of these has zeros."""
+        """Embed each text; words without a vector count as truncated. With `zeros`, a text of only these is zero."""
         return self._embed_matches(self.matcher.match_words(texts), pooling, normalise, zeros)
 
     def embed(
@@ -459,7 +456,7 @@ class PooledTexts:
     ) -> tuple[ContextualWord, ...]:
         vectors = self._vectors(rows[rows != NO_WORD])
         known_words = zip(compress(spans, rows != NO_WORD), unit_rows(vectors) if normalise else vectors, strict=True)
-        return tuple(ContextualWord(text[begin:end], begin, end, vector) for (begin, end), vector in known_words)
+        return tuple(ContextualWord(text[start:end], start, end, vector) for (start, end), vector in known_words)
 
     def _embed_matches(
         self, matches: WordMatches, pooling: EmbeddingPooling, normalise: bool, zeros: bool
@@ -521,15 +518,15 @@ class PooledTexts:
 
 
 def _token_slices(counts: Sequence[int], max_tokens: int) -> Iterator[slice]:
-    """Slices of the words of whole texts, up to `max_tokens`; longer texts are split independently of the others."""
-    begin = end = 0
+    """Slices of up to `max_tokens` words of complete texts; longer texts are split independently of the others."""
+    start = end = 0
     for count in counts:
-        if end > begin and end + count - begin > max_tokens:
-            yield slice(begin, end)
-            begin = end
+        if end > start and end + count - start > max_tokens:
+            yield slice(start, end)
+            start = end
         end += count
-        while end - begin > max_tokens:
-            yield slice(begin, begin + max_tokens)
-            begin += max_tokens
-    if end > begin:
-        yield slice(begin, end)
+        while end - start > max_tokens:
+            yield slice(start, start + max_tokens)
+            start += max_tokens
+    if end > start:
+        yield slice(start, end)

@@ -23,7 +23,7 @@ MAX_MASKS = 64  # maximum number of masks in a text
 
 @dataclass(frozen=True)
 class FilledText:
-    """Candidates for each mask (all others still masked), and the filled text.
+    """Candidates for each mask while all others stay masked, and the filled text.
 
     The text is filled token by token, most confident mask first, each conditioned on those already filled; `log_prob`
     is the sum over these steps.
@@ -31,7 +31,7 @@ class FilledText:
 
     text: str
     filled_text: str
-    chosen_ids: tuple[TokenCandidate, ...]
+    chosen_tokens: tuple[TokenCandidate, ...]
     log_prob: float
     blanks: tuple[tuple[TokenCandidate, ...], ...]
 
@@ -40,7 +40,7 @@ class FilledText:
             "text": self.text,
             "whole": self.filled_text,
             "log_probability": self.log_prob,
-            "chosen": [candidate.to_dict() for candidate in self.chosen_ids],
+            "chosen": [candidate.to_dict() for candidate in self.chosen_tokens],
             "blanks": [[candidate.to_dict() for candidate in blank] for blank in self.blanks],
         }
 
@@ -51,7 +51,7 @@ class _MaskSpan:
 
     start: int
     end: int
-    count: int
+    num_masks: int
 
 
 def fill_masks(
@@ -66,7 +66,7 @@ def fill_masks(
             raise InputError(f"{name} is {value}", hint="give at least 1")
     text = replace_surrogates(text)
     blanks = _find_blanks(text, tokenizer.id_to_token(masked_lm.mask_id), tokens)
-    num_masks = sum(blank.count for blank in blanks)
+    num_masks = sum(blank.num_masks for blank in blanks)
     if not num_masks:
         raise no_blank_error(tokenizer, masked_lm.mask_id)
     if num_masks > MAX_MASKS:
@@ -78,14 +78,14 @@ def fill_masks(
         token = tokenizer.id_to_token(token_id)
         return TokenCandidate(token, token_id, token_text(tokenizer, token_id), math.exp(log_prob))
 
-    candidates = tuple(
+    candidates = [
         tuple(candidate(token_id, float(scores[token_id])) for token_id in top_ids(scores, top))
         for scores in _masked_log_probs(masked_lm, row, allowed)
-    )
-    chosen_tokens = _fill_greedily(masked_lm, row, positions, allowed)
-    filled_text = _fill_text(text, blanks, [token_id for token_id, _ in chosen_tokens], tokenizer)
-    log_prob = math.fsum(log_prob for _, log_prob in chosen_tokens)
-    return FilledText(text, filled_text, tuple(candidate(*filler) for filler in chosen_tokens), log_prob, candidates)
+    ]
+    choices = _fill_greedily(masked_lm, row, positions, allowed)
+    filled_text = _fill_text(text, blanks, [token_id for token_id, _ in choices], tokenizer)
+    log_prob = math.fsum(log_prob for _, log_prob in choices)
+    return FilledText(text, filled_text, tuple(candidate(*choice) for choice in choices), log_prob, tuple(candidates))
 
 
 def no_blank_error(tokenizer: Tokenizer, mask: int) -> InputError:
@@ -112,8 +112,8 @@ def _encode_with_masks(
     parts: list[np.ndarray] = []
     position = 0
     for blank in blanks:
-        before = blank_context(text[position : blank.start], tokenizer)
-        parts += [tokenizer.encode(before).ids, np.full(blank.count, mask)]
+        prefix = blank_context(text[position : blank.start], tokenizer)
+        parts += [tokenizer.encode(prefix).ids, np.full(blank.num_masks, mask)]
         position = blank.end
     parts.append(tokenizer.encode(text[position:]).ids)
     row = np.concatenate(parts).astype(np.int64)
@@ -121,18 +121,18 @@ def _encode_with_masks(
 
 
 def _allowed_tokens(text: str, blanks: list[_MaskSpan], tokenizer: Tokenizer) -> list[np.ndarray]:
-    """(V,) allowed tokens of each mask.
+    """(V,) whether each token is allowed, for each mask.
 
     The first token of a blank must start or continue a word as the text before it requires; later ones are free.
     """
     is_regular = np.ones(tokenizer.vocab_size, bool)
     is_regular[list(tokenizer.special_ids)] = False
-    masks = []
+    allowed = []
     for blank in blanks:
         is_allowed_first = np.zeros(tokenizer.vocab_size, bool)
         is_allowed_first[valid_ids(text[: blank.start], tokenizer)] = True
-        masks += [is_allowed_first if is_allowed_first.any() else is_regular, *[is_regular] * (blank.count - 1)]
-    return masks
+        allowed += [is_allowed_first if is_allowed_first.any() else is_regular, *[is_regular] * (blank.num_masks - 1)]
+    return allowed
 
 
 def _masked_log_probs(masked_lm: MaskedTokenPredictor, row: np.ndarray, allowed: list[np.ndarray]) -> np.ndarray:
@@ -145,26 +145,26 @@ def _masked_log_probs(masked_lm: MaskedTokenPredictor, row: np.ndarray, allowed:
 def _fill_greedily(
     masked_lm: MaskedTokenPredictor, row: np.ndarray, positions: np.ndarray, allowed: list[np.ndarray]
 ) -> list[tuple[int, float]]:
-    """(id, log-probability) of each mask in text order, filled most confident first."""
+    """(id, log-probability) of the token of each mask, in text order; masks are filled most confident first."""
     row, remaining = row.copy(), list(range(len(positions)))
-    chosen: list[tuple[int, float]] = [(-1, 0.0)] * len(positions)
+    choices: list[tuple[int, float]] = [(-1, 0.0)] * len(positions)
     while remaining:
         scores = _masked_log_probs(masked_lm, row, [allowed[mask_index] for mask_index in remaining])
         most_confident = int(scores.max(axis=1).argmax())
         token = int(scores[most_confident].argmax())
         mask_index = remaining.pop(most_confident)
         row[positions[mask_index]] = token
-        chosen[mask_index] = token, float(scores[most_confident, token])
-    return chosen
+        choices[mask_index] = token, float(scores[most_confident, token])
+    return choices
 
 
-def _fill_text(text: str, blanks: list[_MaskSpan], chosen_ids: list[int], tokenizer: Tokenizer) -> str:
+def _fill_text(text: str, blanks: list[_MaskSpan], filler_ids: list[int], tokenizer: Tokenizer) -> str:
     parts, position, index = [], 0, 0
     for blank in blanks:
-        ids = chosen_ids[index : index + blank.count]
-        filled_words = tokenizer.decode(ids).strip()
+        ids = filler_ids[index : index + blank.num_masks]
+        filler = tokenizer.decode(ids).strip()
         if tokenizer.continuation_prefix and tokenizer.continuation_mask[ids[0]]:
-            filled_words = filled_words.removeprefix(tokenizer.continuation_prefix)
-        parts += [text[position : blank.start], filled_words]
-        position, index = blank.end, index + blank.count
+            filler = filler.removeprefix(tokenizer.continuation_prefix)
+        parts += [text[position : blank.start], filler]
+        position, index = blank.end, index + blank.num_masks
     return "".join([*parts, text[position:]])

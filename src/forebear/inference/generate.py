@@ -1,4 +1,4 @@
-"""Text generation: dispatch to sampling, beam search or given choices."""
+"""Text generation by sampling, by beam search, or with the most probable of given choices."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.inference.predictor_protocols import CausalLM
 
-# The result of a search without hypotheses: every continuation has probability 0.
+# The result of a search without hypotheses: all continuations have probability 0.
 IMPOSSIBLE_HYPOTHESIS = beam.Hypothesis((), -math.inf, -math.inf, is_finished=True)
 MAX_CHARACTER_BYTES = 4  # maximum bytes, and so byte tokens, of a character
 
@@ -50,22 +50,22 @@ def beam_search_texts(
 ) -> list[GeneratedText]:
     """Continue each prompt by beam search, returning the `best` continuations of up to `length` tokens, best first.
 
-    Scores are log P / tokens^length_penalty, the end included; see `beam_search`. A single beam is greedy decoding.
+    Scores are log P / tokens^length_penalty, end token included; see `beam_search`. A single beam is greedy decoding.
     """
     require_positive(length=length, batch=batch)
     beam.validate_beams(beams, best, length_penalty)
     if beams == 1 and length_penalty != 1:
         raise InputError("a length penalty changes nothing with one beam", hint="search with more, or leave it out")
     prompts, stop_texts = [prompts] if isinstance(prompts, str) else list(prompts), stop_strings(stop)
-    end, allowed = eos_id(tokenizer), AllowedTokens.for_tokenizer(tokenizer, predictor.vocab_size)
+    eos, allowed = eos_id(tokenizer), AllowedTokens.for_tokenizer(tokenizer, predictor.vocab_size)
     prompt_ids = [tokenizer.encode(prompt).ids.astype(np.int64) for prompt in prompts]
     prompts_per_batch, results = max(1, batch // beams), []
     for start in range(0, len(prompts), prompts_per_batch):
         batch_ids = prompt_ids[start : start + prompts_per_batch]
         hypotheses_by_prompt = beam.beam_search(
-            predictor.start_decoding([make_row(ids, end, ends=False) for ids in batch_ids], length),
+            predictor.start_decoding([make_row(ids, eos, ends=False) for ids in batch_ids], length),
             len(batch_ids),
-            end_id=end,
+            eos_id=eos,
             beams=beams,
             best=best,
             lengths=[length] * len(batch_ids),
@@ -75,7 +75,7 @@ def beam_search_texts(
         )
         for prompt, ids, hypotheses in zip(prompts[start:], batch_ids, hypotheses_by_prompt, strict=False):
             for rank, hypothesis in enumerate(hypotheses or [IMPOSSIBLE_HYPOTHESIS]):
-                stream = _decode(tokenizer, ids, stop_texts, hypothesis.ids)
+                stream = _text_stream(tokenizer, ids, stop_texts, hypothesis.ids)
                 stream.finish()
                 stop_reason = "stop" if stream.stopped else "end" if hypothesis.is_finished else "length"
                 scores = hypothesis.log_prob, hypothesis.score
@@ -86,17 +86,17 @@ def beam_search_texts(
 def _stop_condition(
     tokenizer: Tokenizer, prompts: Sequence[np.ndarray], stop: tuple[str, ...]
 ) -> Callable[[int, np.ndarray], bool]:
-    """A condition: the last tokens spell a stop string. Only as many tokens are decoded as it can consist of."""
+    """Whether the last tokens spell a stop string; only as many tokens are decoded as the longest can have."""
     max_tokens = MAX_CHARACTER_BYTES * (max(map(len, stop)) + 1)
 
     def ends_text(source: int, ids: np.ndarray) -> bool:
         context = prompts[source] if len(ids) <= max_tokens else ids[-max_tokens - 1 : -max_tokens]
-        return _decode(tokenizer, context, stop, ids[-max_tokens:].tolist()).stopped
+        return _text_stream(tokenizer, context, stop, ids[-max_tokens:].tolist()).stopped
 
     return ends_text
 
 
-def _decode(tokenizer: Tokenizer, context: np.ndarray, stop: tuple[str, ...], ids: Sequence[int]) -> TextStream:
+def _text_stream(tokenizer: Tokenizer, context: np.ndarray, stop: tuple[str, ...], ids: Sequence[int]) -> TextStream:
     stream = TextStream(tokenizer, context, stop)
     for token in ids:
         stream.append(token)
@@ -106,7 +106,7 @@ def _decode(tokenizer: Tokenizer, context: np.ndarray, stop: tuple[str, ...], id
 def choose_continuations(
     predictor: CausalLM, tokenizer: Tokenizer, prompts: str | Sequence[str], *, choices: Sequence[str]
 ) -> list[GeneratedText]:
-    """Continue each prompt with the most probable choice, with the probabilities of all; like `ask`, as a text."""
+    """Continue each prompt with its most probable choice; results have the probabilities of all choices."""
     prompts = [prompts] if isinstance(prompts, str) else list(prompts)
     for index, prompt in enumerate(prompts, 1):
         if BLANK_PATTERN.search(prompt):
@@ -119,8 +119,9 @@ def choose_continuations(
         if option.prompt.endswith(f" {option.name}") and not prompt[-1:].isspace():
             text = f" {option.name}"
         ids = continuation_tokens(option.prompt[: -len(text)], text, tokenizer).ids[-option.tokens :].tolist()
-        shares = tuple((option_score.name, option_score.probability) for option_score in answer.answers)
-        results.append(GeneratedText(prompt, 0, text, tuple(ids), "choice", option.log_prob, option.score, shares))
+        probabilities = tuple((score.name, score.probability) for score in answer.answers)
+        scores = option.log_prob, option.score
+        results.append(GeneratedText(prompt, 0, text, tuple(ids), "choice", *scores, probabilities))
     return results
 
 
@@ -137,7 +138,7 @@ class AllGenerationOptions(GenerationOptions, total=False):
     choices: Sequence[str]
 
 
-# By the option that selects a method ("": sampling), the options it takes; others are rejected.
+# Option that selects a method ("": sampling) → options of the method; others are rejected.
 METHOD_OPTIONS = {
     "": ("temperature", "top_k", "top_p", "repetition_penalty", "seed", "samples", "length", "stop"),
     "beams": ("best", "length_penalty", "length", "stop"),
@@ -154,14 +155,10 @@ def generation_method(options: dict[str, Any]) -> str:
     method = methods[0] if methods else ""
     for name in given_names - {method}:
         if name not in METHOD_OPTIONS[method]:
-            other_methods = " or ".join(
-                f"--{other}" for other, method_options in METHOD_OPTIONS.items() if other and name in method_options
-            )
-            hint = (
-                f"it goes with {other_methods}, or leave it out"
-                if other_methods
-                else "leave it out, or draw by chance instead"
-            )
+            other_methods = [f"--{other}" for other, names in METHOD_OPTIONS.items() if other and name in names]
+            hint = "leave it out, or draw by chance instead"
+            if other_methods:
+                hint = f"it goes with {' or '.join(other_methods)}, or leave it out"
             context = f"with --{method}" if method else "where tokens are drawn"
             raise InputError(f"--{name.replace('_', '-')} changes nothing {context}", hint=hint)
     return method
@@ -178,9 +175,8 @@ def resolve_generation_options(options: dict[str, Any]) -> dict[str, Any]:
     """All options of the selected method: the given ones, and defaults for the others."""
     method = generation_method(options)
     parameters = signature(GENERATORS[method] if method else generation_rows).parameters.values()
-    defaults = {
-        parameter.name: parameter.default for parameter in parameters if parameter.name in METHOD_OPTIONS[method]
-    }
+    names = METHOD_OPTIONS[method]
+    defaults = {parameter.name: parameter.default for parameter in parameters if parameter.name in names}
     resolved = defaults | {name: value for name, value in options.items() if value is not None}
     return {**resolved, "stop": list(resolved["stop"])} if "stop" in resolved else resolved
 

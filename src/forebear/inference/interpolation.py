@@ -6,7 +6,7 @@ estimation of interpolation weights by expectation maximization.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from forebear.inference.predictor_protocols import CausalLM, DecodingState
     from forebear.inference.run import Run
 
-TUNING_BYTES = 4 << 20  # enough to estimate a few weights
-MIN_OTHER_WEIGHT = 1e-6  # total weight of the others if one model is best: it may give probability 0 where they do not
+TUNING_BYTES = 4 << 20  # maximum text for tuning: enough to estimate a few weights
+MIN_OTHER_WEIGHT = 1e-6  # total weight of the others if one model is best, which may assign probability 0
 EM_TOLERANCE, MAX_EM_ROUNDS = 1e-9, 10_000  # minimum gain of a round in nats per token, and maximum number of rounds
 
 
@@ -56,9 +56,9 @@ def evaluate_interpolation(
     preparing: ProgressFn | None = None,
     progress: ProgressFn | None = None,
 ) -> InterpolationEvaluation:
-    """Evaluate the interpolation of runs and each run alone on the same text.
+    """Evaluate the interpolation of runs, and each run by itself, on the same text.
 
-    Weights are tuned on the text `tune`, or uniform without it. All runs must have the same tokenizer.
+    Weights are tuned on the text `tune`; without it they are uniform. All runs must have the same tokenizer.
     """
     predictors = [run.predictor for run in runs]
     _require_compatible(runs)
@@ -155,25 +155,23 @@ class InterpolatedLM:
 
     @property
     def max_length(self) -> int | None:
-        """The smallest of all, so that a prompt fits every model."""
+        """The smallest maximum length, so that a prompt fits every model."""
         return min((model.max_length for model in self.models if model.max_length is not None), default=None)
 
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
-        log_probs = self._model_scores(rows)
-        return [self._mean(np.stack(row)) for row in zip(*log_probs, strict=True)]
+        return [self._interpolate(np.stack(scores)) for scores in zip(*self._model_scores(rows), strict=True)]
 
     def _model_scores(self, rows: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
         return [model.score(rows) for model in self.models]
 
     def next_log_probs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        return self._mean(np.stack([model.next_log_probs(rows) for model in self.models]))
+        return self._interpolate(np.stack([model.next_log_probs(rows) for model in self.models]))
 
     def start_decoding(self, rows: Sequence[np.ndarray], max_new_tokens: int) -> DecodingState:
-        return _InterpolatedDecodingState(
-            [model.start_decoding(rows, max_new_tokens) for model in self.models], self._mean
-        )
+        states = [model.start_decoding(rows, max_new_tokens) for model in self.models]
+        return _InterpolatedDecodingState(states, self._interpolate)
 
-    def _mean(self, log_probs: np.ndarray) -> np.ndarray:
+    def _interpolate(self, log_probs: np.ndarray) -> np.ndarray:
         """log Σ λ P from (n, …) log-probabilities."""
         weighted = log_probs.astype(np.float64) + self.log_weights.reshape(-1, *[1] * (log_probs.ndim - 1))
         return np.logaddexp.reduce(weighted, axis=0)
@@ -182,13 +180,13 @@ class InterpolatedLM:
 class _InterpolatedDecodingState:
     """Decoding state of all interpolated models."""
 
-    def __init__(self, states: Sequence[DecodingState], mean: Any) -> None:
-        self._states, self._mean = states, mean
+    def __init__(self, states: Sequence[DecodingState], interpolate: Callable[[np.ndarray], np.ndarray]) -> None:
+        self._states, self._interpolate = states, interpolate
 
     def next_logits(self) -> np.ndarray:
         logits = [state.next_logits().astype(np.float64) for state in self._states]
         log_probs = [values - np.logaddexp.reduce(values, axis=1, keepdims=True) for values in logits]
-        return self._mean(np.stack(log_probs)).astype(np.float32)
+        return self._interpolate(np.stack(log_probs)).astype(np.float32)
 
     def append(self, ids: np.ndarray) -> None:
         for state in self._states:
@@ -200,7 +198,7 @@ class _InterpolatedDecodingState:
 
 
 class _RecordingLM(InterpolatedLM):
-    """An interpolation that adds up the scores of each model, so that all are evaluated at once."""
+    """An interpolation that also sums the scores of each model, so that all models are evaluated in one pass."""
 
     def __init__(self, models: Sequence[CausalLM], weights: Sequence[float], unk_id: int | None) -> None:
         super().__init__(models, weights)

@@ -55,7 +55,7 @@ class TextEvaluation:
 
     `tokens` counts the predicted tokens: every token of the text and the end of each unit. `num_impossible` counts
     those with probability 0, as maximum likelihood can give; then `nats` is infinite. A masked language model assigns
-    no probability to a text: its figures are a pseudo-likelihood, see `evaluate_masked_lm`.
+    no probability to a text: its values are a pseudo-likelihood, see `evaluate_masked_lm`.
     """
 
     nats: float
@@ -68,7 +68,7 @@ class TextEvaluation:
     num_impossible: int
     seconds: float
     lossy_features: tuple[str, ...] = ()  # features of text that the tokenizer does not keep
-    learned_from: int | None = None  # documents in files of the training data, if known
+    learned_from: int | None = None  # documents that were in the training data, if known
     learned_bytes: int | None = None  # their bytes
     is_pseudo_likelihood: bool = False
     num_masked: int | None = None  # masked tokens, from which the totals are extrapolated
@@ -154,7 +154,7 @@ class _ScoringUnit:
     row: np.ndarray
     bytes: int
     unknown_bytes: int
-    is_first: bool
+    starts_document: bool
 
 
 def prepare_texts(
@@ -192,10 +192,10 @@ def evaluate_text(
     unit: str = "document",
     progress: ProgressFn | None = None,
 ) -> TextEvaluation:
-    """Score every unit of a corpus subset or of given texts by itself: as [end, tokens…, end].
+    """Score every unit of a corpus subset or of given texts by itself, as [end, tokens…, end].
 
-    With `unit` "sentence", each sentence is scored by itself, for runs trained so. A subset contains token ids, so it
-    must be of the same tokenizer. Memory stays bounded.
+    With `unit` "sentence", each sentence is scored by itself, as in training. A subset contains token ids, so it must
+    be of the same tokenizer. Memory is bounded.
     """
     from forebear.data.corpus.subset import Subset
 
@@ -215,7 +215,7 @@ def evaluate_text(
         totals.update(
             tokens=len(scores),
             units=len(batch),
-            documents=sum(unit.is_first for unit in batch),
+            documents=sum(unit.starts_document for unit in batch),
             bytes=sum(unit.bytes for unit in batch),
             unknown_tokens=int(np.count_nonzero(is_unknown)),
             unknown_bytes=sum(unit.unknown_bytes for unit in batch),
@@ -238,7 +238,7 @@ def evaluate_text(
 
 
 def scoring_rows(source: Subset | Iterable[str], tokenizer: Tokenizer, unit: str) -> Iterator[np.ndarray]:
-    """The rows that `evaluate_text` scores: each unit between two ends."""
+    """The rows that `evaluate_text` scores: each unit between two end tokens."""
     return (scoring_unit.row for scoring_unit in _scoring_units(source, tokenizer, unit))
 
 
@@ -249,15 +249,15 @@ def _scoring_units(source: Subset | Iterable[str], tokenizer: Tokenizer, unit: s
     require_choice("the unit", unit, TEXT_UNITS)
     if isinstance(source, Subset):
         require_same_tokenizer(source, tokenizer)
-        units, is_first = source, np.ones(len(source), bool)
+        units, starts_document = source, np.ones(len(source), bool)
         if unit == "sentence":
             units = source.by_sentence()
             counts = source.units[:, 1] - source.units[:, 0]
-            is_first = np.zeros(len(units), bool)
-            is_first[np.cumsum(counts) - counts] = True
-        columns = (array.tolist() for array in (units.spans, units.unit_bytes, units.unit_unknown_bytes, is_first))
-        for (begin, end), *values in zip(*columns, strict=True):
-            yield _ScoringUnit(make_row(source.corpus.ids[begin:end], eos, ends=True), *values)
+            starts_document = np.zeros(len(units), bool)
+            starts_document[np.cumsum(counts) - counts] = True
+        arrays = (units.spans, units.unit_bytes, units.unit_unknown_bytes, starts_document)
+        for (start, end), *values in zip(*(array.tolist() for array in arrays), strict=True):
+            yield _ScoringUnit(make_row(source.corpus.ids[start:end], eos, ends=True), *values)
         return
     for text in map(replace_surrogates, [source] if isinstance(source, str) else source):
         for index, unit_text in enumerate(split_sentences(text) if unit == "sentence" else [text]):
@@ -276,7 +276,7 @@ def require_same_tokenizer(subset: Subset, tokenizer: Tokenizer) -> None:
 
 # --- Masked language models ---
 
-BATCH_TOKENS = 4096  # tokens
+BATCH_TOKENS = 4096
 
 
 def evaluate_masked_lm(
@@ -347,11 +347,11 @@ class Misprediction:
     judgment: AnswerComparison
 
     def to_dict(self) -> dict[str, Any]:
-        place = self.example.location
+        location = self.example.location
         return {
-            "file": place.file,
-            "line": place.line,
-            "name": place.name,
+            "file": location.file,
+            "line": location.line,
+            "name": location.name,
             "texts": list(example_texts(self.example)),
             "wanted": self.judgment.expected,
             "said": self.judgment.predicted,
@@ -371,7 +371,7 @@ class TaskEvaluation:
     num_unlabeled: int
     notes: tuple[str, ...]
     seconds: float
-    known_words: SplitLeakage | None = None  # examples that were in the training data, if known
+    leakage: SplitLeakage | None = None  # examples that were in the training data, if known
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -380,11 +380,9 @@ class TaskEvaluation:
             **self.metrics,
             "calibration": self.calibration,
             "mistakes": len(self.mispredictions),
-            "first_mistakes": [
-                misprediction.to_dict() for misprediction in self.mispredictions[:LISTED_MISPREDICTIONS]
-            ],
+            "first_mistakes": [mistake.to_dict() for mistake in self.mispredictions[:LISTED_MISPREDICTIONS]],
             "unlabelled": self.num_unlabeled,
-            "learned_from": None if self.known_words is None else self.known_words.num_exact,
+            "learned_from": None if self.leakage is None else self.leakage.num_exact,
             "notes": list(self.notes),
             "seconds": round(self.seconds, 3),
         }
@@ -418,10 +416,8 @@ def evaluate_task(
     logits = predict_logits(run.network, rows, progress)
     predictions = task.predictions(examples, rows, logits)
     pairs = zip(examples, predictions, strict=True)
-    judged_examples = [
-        Misprediction(example, task.compare_to_gold(example, prediction)) for example, prediction in pairs
-    ]
-    mispredictions = [misprediction for misprediction in judged_examples if not misprediction.judgment.is_right]
+    judgments = ((example, task.compare_to_gold(example, prediction)) for example, prediction in pairs)
+    mispredictions = [Misprediction(example, judgment) for example, judgment in judgments if not judgment.is_right]
     mispredictions.sort(key=lambda misprediction: -(misprediction.judgment.probability or 0.0))
     return TaskEvaluation(
         task.name,
@@ -450,9 +446,8 @@ def _unknown_tag_notes(task: Task, examples: Sequence[Example], file: str | os.P
         known_tags = ", ".join(task.tags[:LISTED_MISPREDICTIONS])
         message = f"none of its tags ({tag_names}) is one of those that were learned ({known_tags}, …)"
         raise InputError(message, file=file, hint="give a file of the same tags, or ask a run that learned these")
-    return [
-        f"words whose tag was never learned, and which count as mistakes: {sum(unknown_tags.values()):,} ({tag_names})"
-    ]
+    count = sum(unknown_tags.values())
+    return [f"words whose tag was never learned, and which count as mistakes: {count:,} ({tag_names})"]
 
 
 def _task_metrics(run: Run, task: Task, examples: Sequence[Example], predictions: Sequence[Any]) -> dict[str, Any]:
@@ -486,8 +481,9 @@ def write_mispredictions(evaluation: TaskEvaluation, file: Path) -> None:
     with explain_disk_errors(file), atomic_write(file) as output:
         output.write(b"file\tline\twanted\tsaid\tprobability\ttext\n")
         for misprediction in evaluation.mispredictions:
-            place, judgment = misprediction.example.location, misprediction.judgment
+            location, judgment = misprediction.example.location, misprediction.judgment
             probability = "" if judgment.probability is None else f"{judgment.probability:.4f}"
-            cells = [place.file or "", place.line or place.name or "", judgment.expected, judgment.predicted]
+            cells = [location.file or "", location.line or location.name or ""]
+            cells += [judgment.expected, judgment.predicted]
             cells += [probability, *example_texts(misprediction.example)]
             output.write(("\t".join(" ".join(str(cell).split()) for cell in cells) + "\n").encode("utf-8", "replace"))

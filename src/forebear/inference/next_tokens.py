@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from forebear.statistical.ngram.explain_probability import NgramEvidence
     from forebear.statistical.ngram.language_model import NgramModel
 
-BLANK_PATTERN = re.compile("[_＿]{3,}|(?<![A-Za-z0-9_＿])[_＿]{2}(?![A-Za-z0-9_＿])")  # not as in __init__
+BLANK_PATTERN = re.compile("[_＿]{3,}|(?<![A-Za-z0-9_＿])[_＿]{2}(?![A-Za-z0-9_＿])")  # no blank in __init__
 TOKEN_BUDGET = 1 << 13  # tokens scored for one blank: some seconds on a laptop
-CHEAP_TOKEN_BUDGET = 1 << 20  # for models without a maximum length, or a short one: they are cheap per token
-SHORT_CONTEXT = 16
+CHEAP_TOKEN_BUDGET = 1 << 20  # for models that are cheap per token: without a maximum length, or with a short one
+SHORT_LENGTH = 16
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,17 @@ class TokenCandidate:
 
 @dataclass(frozen=True)
 class NextCandidate(TokenCandidate):
-    """A candidate for the next token, or for a blank: then `full_text` is the text with the blank filled."""
+    """A candidate for the next token or for a blank; `full_text` is the text with the blank filled."""
 
     log_prob: float
     full_text: str | None = None
-    explanation: NgramEvidence | None = None  # counts behind the probability, on request
+    evidence: NgramEvidence | None = None  # counts behind the probability, on request
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values; an infinite log-probability is null."""
         result = super().to_dict() | {"log_probability": finite_or_none(self.log_prob)}
         result |= {} if self.full_text is None else {"whole": self.full_text}
-        return result if self.explanation is None else {**result, "why": self.explanation.to_dict()}
+        return result if self.evidence is None else {**result, "why": self.evidence.to_dict()}
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def next_tokens(
 
     Args:
         ends: Whether a filled text must end after its last character.
-        among: Number of candidates tried if text follows the blank, by probability given the text before it; None: all,
+        among: Number of candidates tried if text follows the blank, by probability given the text before it; None: all
             within a token budget.
         why: Whether to add the counts behind each probability; for n-gram models only.
     """
@@ -112,7 +112,7 @@ def next_tokens(
 
 
 def find_blank(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    """The only blank of a text; InputError if there are several."""
+    """The blank of a text, if any; InputError if there are several."""
     blanks = list(pattern.finditer(text))
     if len(blanks) > 1:
         raise InputError(f"the text has {len(blanks)} blanks", hint="fill one at a time: leave one ____ in it")
@@ -134,7 +134,7 @@ def _next_candidates(predictor: CausalLM, tokenizer: Tokenizer, text: str, top: 
         ids = [candidate.id for candidate in candidates]
         evidence = ngram_evidence(ngram_model, row, ids, lambda token: readable_token(tokenizer, token))
         pairs = zip(candidates, evidence, strict=True)
-        candidates = [replace(candidate, explanation=counts) for candidate, counts in pairs]
+        candidates = [replace(candidate, evidence=counts) for candidate, counts in pairs]
     return TokenPrediction(text, False, tuple(candidates), tokenizer.vocab_size, tokenizer.vocab_size, 1.0)
 
 
@@ -162,22 +162,22 @@ def token_text(tokenizer: Tokenizer, token: int) -> str:
     return tokenizer.id_to_token(token) if token in tokenizer.special_ids else tokenizer.decode([token])
 
 
-def blank_context(before: str, tokenizer: Tokenizer) -> str:
+def blank_context(prefix: str, tokenizer: Tokenizer) -> str:
     """The text before a blank; in byte-level BPE a space at its end belongs to the filled token."""
-    return before.removesuffix(" ") if tokenizer.kind == "bytepair" else before
+    return prefix.removesuffix(" ") if tokenizer.kind == "bytepair" else prefix
 
 
-def valid_ids(before: str, tokenizer: Tokenizer) -> np.ndarray:
-    """The ids that can fill a blank after this text: visible whole characters, and word-initial or continuation tokens
+def valid_ids(prefix: str, tokenizer: Tokenizer) -> np.ndarray:
+    """The ids that can fill a blank after this text: visible complete characters; word-initial or continuation tokens
     as the text requires."""
-    is_word_internal = bool(before) and (before[-1].isalnum() and not is_han(code_points(before[-1]))[0])
+    is_word_internal = bool(prefix) and (prefix[-1].isalnum() and not is_han(code_points(prefix[-1]))[0])
     special_ids, ids = tokenizer.special_ids, []
     for token_id, token in enumerate(tokenizer.vocabulary()):
         if token_id in special_ids:
             continue
         if tokenizer.kind == "bytepair":
             spelled_bytes = token_bytes(token)
-            is_valid = spelled_bytes.startswith(b" ") == before.endswith(" ") and _is_visible(spelled_bytes)
+            is_valid = spelled_bytes.startswith(b" ") == prefix.endswith(" ") and _is_visible(spelled_bytes)
         elif tokenizer.continuation_prefix:
             is_valid = bool(tokenizer.continuation_mask[token_id]) == is_word_internal
         else:
@@ -197,24 +197,23 @@ def _is_visible(spelled_bytes: bytes) -> bool:
 def _blank_candidates(
     predictor: CausalLM, tokenizer: Tokenizer, blank: re.Match[str], *, top: int, ends: bool, among: int | None
 ) -> TokenPrediction:
-    """Score the whole text of every candidate, or of the most probable ones given the left context if too many."""
-    before, after = blank.string[: blank.start()], blank.string[blank.end() :]
-    end = eos_id(tokenizer)
-    left_ids = make_row(tokenizer.encode(blank_context(before, tokenizer)).ids, end, ends=False)
-    right_ids = make_row(tokenizer.encode(after if after.strip() else "").ids, end, ends=ends)[1:]
-    valid = valid_ids(before, tokenizer)
+    """Score the full text of every candidate, or of the most probable ones given the left context if too many."""
+    prefix, suffix = blank.string[: blank.start()], blank.string[blank.end() :]
+    eos = eos_id(tokenizer)
+    left_ids = make_row(tokenizer.encode(blank_context(prefix, tokenizer)).ids, eos, ends=False)
+    right_ids = make_row(tokenizer.encode(suffix if suffix.strip() else "").ids, eos, ends=ends)[1:]
+    valid = valid_ids(prefix, tokenizer)
     if not len(valid):
         hint = "write it elsewhere, or leave a space before it"
-        if before.endswith(" "):
+        if prefix.endswith(" "):
             hint = "take away the space before it: the tokenizer knows nothing that begins so here"
         raise InputError("no token can fill this blank", hint=hint)
     next_scores = _next_log_probs(predictor, left_ids)[valid]
     considered_indices, covered_mass = np.arange(len(valid)), 1.0
     if len(right_ids):
-        is_cheap = predictor.max_length is None or predictor.max_length < SHORT_CONTEXT
-        max_considered = among or (CHEAP_TOKEN_BUDGET if is_cheap else TOKEN_BUDGET) // (
-            len(left_ids) + 1 + len(right_ids)
-        )
+        is_cheap = predictor.max_length is None or predictor.max_length < SHORT_LENGTH
+        token_budget = CHEAP_TOKEN_BUDGET if is_cheap else TOKEN_BUDGET
+        max_considered = among or token_budget // (len(left_ids) + 1 + len(right_ids))
         considered_indices = np.sort(np.argsort(-next_scores, kind="stable")[: max(max_considered, 1)])
         scores = _full_text_log_probs(predictor, left_ids, valid[considered_indices], right_ids)
     else:
@@ -226,7 +225,7 @@ def _blank_candidates(
     for index in top_ids(scores, top):
         token_id, log_prob = int(valid[considered_indices[index]]), float(scores[index])
         filler_text = token_text(tokenizer, token_id).removeprefix(tokenizer.continuation_prefix)
-        probability, full_text = math.exp(log_prob - total), before + filler_text.strip() + after
+        probability, full_text = math.exp(log_prob - total), prefix + filler_text.strip() + suffix
         token = tokenizer.id_to_token(token_id)
         candidates.append(NextCandidate(token, token_id, filler_text, probability, log_prob, full_text))
     return TokenPrediction(blank.string, True, tuple(candidates), len(valid), len(considered_indices), covered_mass)

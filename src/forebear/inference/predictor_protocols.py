@@ -1,4 +1,4 @@
-"""Protocols of causal and sequence-to-sequence models, and texts as rows of ids with spelling costs."""
+"""Protocols of predictors (causal and sequence-to-sequence models); rows of ids and spelling costs of texts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class DecodingState(Protocol):
-    """Incremental decoding of a batch of rows."""
+    """Protocol of incremental decoding of a batch of rows."""
 
     def next_logits(self) -> np.ndarray:
         """(B, V) float32 logits of the next token of each row."""
@@ -35,7 +35,7 @@ class DecodingState(Protocol):
 
 
 class CausalLM(Protocol):
-    """A causal language model. Rows are int arrays of ids; the first id is given, not predicted."""
+    """Protocol of causal language models. Rows are int arrays of ids; the first id is given, not predicted."""
 
     is_pseudo_likelihood: bool  # False: token scores multiply to the probability of the row
 
@@ -61,8 +61,8 @@ class CausalLM(Protocol):
 
 
 @runtime_checkable
-class NgramMatchingLM(Protocol):
-    """A causal language model that also reports the length of the n-gram used for each token."""
+class NgramLengthLM(Protocol):
+    """Protocol of causal language models that also report the length of the n-gram used for each token."""
 
     def score_with_lengths(self, rows: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """`score`, and for each token the length of the longest known n-gram that ends there."""
@@ -70,7 +70,7 @@ class NgramMatchingLM(Protocol):
 
 
 class Seq2Seq(Protocol):
-    """A sequence-to-sequence model. Sources and targets are int arrays of ids, each with its end."""
+    """Protocol of sequence-to-sequence models. Sources and targets are int arrays of ids, end token included."""
 
     @property
     def max_length(self) -> int:
@@ -92,34 +92,35 @@ BITS_PER_SPELLED_BYTE = math.log2(257)  # bits of one of 256 bytes or the end of
 
 
 def eos_id(tokenizer: Tokenizer) -> int:
-    """The end-of-text id, with which every row starts and ends."""
+    """The id of the end-of-text token, with which every row starts and ends."""
     if "end" not in tokenizer.special_roles:
         hint = "a run that predicts the next token needs one: train it with a tokenizer of forebear's own"
         raise InputError("this tokenizer has no token for the end of a text", hint=hint)
     return tokenizer.special_roles["end"]
 
 
-def make_row(ids: np.ndarray, end: int, *, ends: bool) -> np.ndarray:
-    """The row [end, ids…], with `ends` also the final end: the first is given, the last predicted."""
-    return np.concatenate(([end], np.asarray(ids, np.int64), [end] if ends else [])).astype(np.int64)
+def make_row(ids: np.ndarray, eos: int, *, ends: bool) -> np.ndarray:
+    """The row [eos, ids…], and with `ends` a final eos; the first id is given, the last predicted."""
+    return np.concatenate(([eos], np.asarray(ids, np.int64), [eos] if ends else [])).astype(np.int64)
 
 
 def unknown_token_bytes(text: str, encoding: TokenEncoding, unk_id: int | None) -> np.ndarray:
-    """(tokens,) bytes of text behind each unknown token; 0 for known tokens."""
+    """(tokens,) number of bytes of each unknown token in the text; 0 for known tokens."""
     spans = zip(encoding.ids.tolist(), encoding.spans, strict=True)
-    return np.array([utf8_size(text[a:b]) if i == unk_id else 0 for i, (a, b) in spans], np.int64)
+    sizes = [utf8_size(text[start:end]) if token_id == unk_id else 0 for token_id, (start, end) in spans]
+    return np.array(sizes, np.int64)
 
 
 def oov_spelling_bits(num_tokens: int, num_bytes: int) -> float:
-    """Bits to spell unknown tokens of `num_bytes` bytes in all, in addition to their own probability.
+    """Bits to spell unknown tokens of `num_bytes` bytes in total, in addition to their own probability.
 
-    Each byte, and the end of each spelling, is one of 257 symbols. Without this cost a small vocabulary would win.
+    Each byte, and the end of each spelling, is one of 257 symbols. Without this cost small vocabularies would win.
     """
     return (num_tokens + num_bytes) * BITS_PER_SPELLED_BYTE
 
 
 def row_log_probs(predictor: CausalLM | MaskedTokenPredictor, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Scores of each row in float64; raises an error for NaN."""
+    """The scores of each row in float64; ForebearError for NaN."""
     return _validated_log_probs(rows, predictor.score(rows))
 
 
@@ -127,7 +128,7 @@ def row_log_probs_with_lengths(
     predictor: CausalLM | MaskedTokenPredictor, rows: Sequence[np.ndarray]
 ) -> tuple[list[np.ndarray], list[np.ndarray] | None]:
     """`row_log_probs`, and for n-gram models the length of the n-gram used for each token."""
-    if not isinstance(predictor, NgramMatchingLM):
+    if not isinstance(predictor, NgramLengthLM):
         return row_log_probs(predictor, rows), None
     log_probs, lengths = predictor.score_with_lengths(rows)
     return _validated_log_probs(rows, log_probs), lengths
@@ -142,7 +143,7 @@ def _validated_log_probs(rows: Sequence[np.ndarray], log_probs: Sequence[np.ndar
 
 
 def reject_nan(scores: np.ndarray) -> np.ndarray:
-    """The scores, after checking that none is NaN."""
+    """The scores; ForebearError if one is NaN."""
     if np.isnan(scores).any():
         raise non_finite_error()
     return scores

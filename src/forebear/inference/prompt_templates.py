@@ -1,4 +1,4 @@
-"""Prompt templates, label verbalizers and few-shot examples, fitted to the maximum length."""
+"""Prompt templates, verbalizers of labels and few-shot examples, and prompts that fit the maximum length."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Shots = Sequence[tuple[str, str]]
 ENGLISH_TEMPLATE, CHINESE_TEMPLATE = "{text} It was {label}.", "{text}\n这是{label}的。"
 ENGLISH_QA_TEMPLATE, CHINESE_QA_TEMPLATE = "Q: {text}\nA: {label}", "问：{text}\n答：{label}"
 BETWEEN_SHOTS = "\n\n"
-MIN_CHINESE_SHARE = 0.2  # share of Chinese characters in Chinese text
+MIN_CHINESE_FRACTION = 0.2  # minimum fraction of Chinese characters in Chinese text
 _COMMA = re.compile("[,，]")
 
 
@@ -32,10 +32,10 @@ _COMMA = re.compile("[,，]")
 
 @dataclass(frozen=True)
 class AnswerOption:
-    """An answer and its verbalizers, the words that stand for it in a text."""
+    """An answer and its verbalizers: the words that express it in a text."""
 
     name: str
-    wordings: tuple[str, ...]
+    verbalizers: tuple[str, ...]
 
 
 def parse_labels(labels: LabelSpec) -> tuple[AnswerOption, ...]:
@@ -57,10 +57,10 @@ def validate_options(options: Sequence[AnswerOption], noun: str, hint: str) -> t
     """Raise InputError unless there are at least two options, none empty or repeated."""
     if len(options) < 2:
         raise InputError(f"with {len(options)} {noun} there is nothing to choose", hint=f"give two or more, {hint}")
-    names, wordings = [option.name for option in options], [word for option in options for word in option.wordings]
-    if not all(name.strip() for name in names) or not all(word.strip() for word in wordings):
+    names, words = [option.name for option in options], [word for option in options for word in option.verbalizers]
+    if not all(text.strip() for text in (*names, *words)):
         raise InputError(f"a {noun} is empty", hint=hint)
-    for values in (names, wordings):
+    for values in (names, words):
         if duplicates := [name for name in dict.fromkeys(values) if values.count(name) > 1]:
             raise InputError(f"{duplicates[0]!r} stands for two {noun}s or twice", hint="give each once")
     return tuple(options)
@@ -94,9 +94,9 @@ def read_shots(file: str | os.PathLike[str]) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class PromptFrame:
-    """A text around the words of an answer: head left lead, the words, trail right tail.
+    """The text around a verbalizer: head, left and lead before it; trail, right and tail after it.
 
-    Left and right may be shortened. With `continues`, the text before the words is tokenized by itself.
+    Only left and right may be shortened. With `is_continuation`, the text before the verbalizer is tokenized by itself.
     """
 
     head: str = ""
@@ -105,11 +105,11 @@ class PromptFrame:
     trail: str = ""
     right: str = ""
     tail: str = ""
-    continues: bool = False
+    is_continuation: bool = False
 
     @property
     def start(self) -> int:
-        """Offset of the words."""
+        """Offset of the verbalizer."""
         return len(self.head) + len(self.left) + len(self.lead)
 
     def full_text(self, words: str) -> str:
@@ -119,9 +119,9 @@ class PromptFrame:
         return replace(self, head=shot_text + self.head)
 
     def shorten(self, spans: Sequence[tuple[int, int]], words: str, excess: int) -> tuple[PromptFrame, int] | None:
-        """Remove the `excess` tokens farthest from the words; returns the frame and the number removed, or None.
+        """Remove the `excess` tokens farthest from `words`; return the frame and the number removed, or None.
 
-        Whole characters are removed, so it may be more. `spans` are those of all tokens with these words in place.
+        Whole characters are removed, so it may be more tokens. `spans` are those of all tokens of the full text.
         """
         first, last = len(self.head), len(self.head) + len(self.left)
         left_spans = [spans[index] for index in overlapping_tokens(spans, first, last)]
@@ -130,7 +130,7 @@ class PromptFrame:
         num_kept = len(left_spans) + len(right_spans) - excess
         if num_kept < 1:
             return None
-        # Evenly from both sides, if both have enough.
+        # Tokens are removed evenly from both sides if both have enough.
         left_kept = min(len(left_spans), max(num_kept - len(right_spans), num_kept - num_kept // 2))
         left, right, num_removed = self.left, self.right, 0
         if left_kept < len(left_spans):
@@ -168,32 +168,30 @@ class PromptTemplate:
         for placeholder in ("{text}", "{label}"):
             if (count := pattern.count(placeholder)) != 1:
                 problem = f"{placeholder} {count} times" if count else f"no {placeholder}"
-                raise InputError(
-                    f"the template has {problem}",
-                    hint=f"write {{text}} and {{label}} once each, such as {ENGLISH_TEMPLATE!r}",
-                )
+                hint = f"write {{text}} and {{label}} once each, such as {ENGLISH_TEMPLATE!r}"
+                raise InputError(f"the template has {problem}", hint=hint)
         before, between, after = re.split(r"\{text\}|\{label\}", pattern)
         return cls(before, between, after, pattern.index("{label}") < pattern.index("{text}"))
 
     def frame(self, text: str) -> PromptFrame:
-        """The frame with this text; an empty text at the edge leaves no space."""
+        """The frame of this text; next to an empty text at the edge of the template, spaces are stripped."""
         if self.label_first:
             between = self.between if text or self.after else self.between.rstrip()
             return PromptFrame(lead=self.before, trail=between, right=text, tail=self.after)
         between = self.between if text or self.before else self.between.lstrip()
         return PromptFrame(head=self.before, left=text, lead=between, trail=self.after)
 
-    def render_shots(self, shots: Shots, wordings: Mapping[str, str] | None = None) -> list[str]:
-        """Few-shot examples as text; `wordings` maps labels to verbalizers."""
-        answered = [(text, label if wordings is None else wordings[label]) for text, label in shots]
-        clean = [tuple(map(replace_surrogates, shot)) for shot in answered]
-        return [self.frame(text).full_text(words) + BETWEEN_SHOTS for text, words in clean]
+    def render_shots(self, shots: Shots, verbalizers: Mapping[str, str] | None = None) -> list[str]:
+        """Few-shot examples as text; `verbalizers` maps labels to verbalizers."""
+        pairs = ((text, label if verbalizers is None else verbalizers[label]) for text, label in shots)
+        clean_pairs = (map(replace_surrogates, pair) for pair in pairs)
+        return [self.frame(text).full_text(words) + BETWEEN_SHOTS for text, words in clean_pairs]
 
 
 def is_chinese(*texts: str) -> bool:
-    """Whether more than MIN_CHINESE_SHARE of the characters are Chinese."""
+    """Whether more than MIN_CHINESE_FRACTION of the characters are Chinese."""
     codes = code_points("".join(texts))
-    return bool(len(codes)) and float(is_han(codes).mean()) > MIN_CHINESE_SHARE
+    return bool(len(codes)) and float(is_han(codes).mean()) > MIN_CHINESE_FRACTION
 
 
 # --- Fitting prompts to the maximum length ---
@@ -201,76 +199,76 @@ def is_chinese(*texts: str) -> bool:
 
 @dataclass(frozen=True)
 class FittedPrompt:
-    """A frame tokenized with each wording, after `shots` examples, with `num_truncated` tokens removed."""
+    """A frame tokenized with each verbalizer, after `shots` examples and without `num_truncated` tokens."""
 
     frame: PromptFrame
-    wordings: tuple[str, ...]
-    pieces: tuple[TokenEncoding, ...]
+    verbalizers: tuple[str, ...]
+    encodings: tuple[TokenEncoding, ...]
     num_truncated: int = 0
     shots: int = 0
 
     @property
     def longest(self) -> int:
-        """Index of the wording with most tokens."""
-        return max(range(len(self.pieces)), key=lambda number: len(self.pieces[number].ids))
+        """Index of the verbalizer with the most tokens."""
+        return max(range(len(self.encodings)), key=lambda index: len(self.encodings[index].ids))
 
     @property
     def tokens(self) -> int:
-        """Tokens with the longest wording."""
-        return len(self.pieces[self.longest].ids)
+        """Number of tokens with the longest verbalizer."""
+        return len(self.encodings[self.longest].ids)
 
 
 def continuation_tokens(before: str, words: str, tokenizer: Tokenizer) -> TokenEncoding:
-    """Tokenize a text and the words that continue it, so that no token spans the boundary, as Chinese words might.
+    """Tokenize a text and the words that continue it, so that no token spans the boundary, as a Chinese word might.
 
-    A space at the end of the text belongs to the words.
+    A space at the end of `before` is tokenized with the words.
     """
     from forebear.data.tokenizers.tokenizer import TokenEncoding
 
     encoding, boundary = tokenizer.encode(before + words), len(before.rstrip())
     prefix = tokenizer.encode(before[:boundary])
-    is_apart = all(begin >= boundary for begin, _ in encoding.spans[len(prefix.ids) :])
-    if is_apart and np.array_equal(encoding.ids[: len(prefix.ids)], prefix.ids):
+    has_boundary = all(start >= boundary for start, _ in encoding.spans[len(prefix.ids) :])
+    if has_boundary and np.array_equal(encoding.ids[: len(prefix.ids)], prefix.ids):
         return encoding
     rest_encoding = tokenizer.encode((before + words)[boundary:])
-    spans = prefix.spans + [(begin + boundary, end + boundary) for begin, end in rest_encoding.spans]
+    spans = prefix.spans + [(start + boundary, end + boundary) for start, end in rest_encoding.spans]
     return TokenEncoding(np.concatenate((prefix.ids, rest_encoding.ids)), spans, prefix.texts + rest_encoding.texts)
 
 
 def encode_prompt(
-    frame: PromptFrame, wordings: Sequence[str], tokenizer: Tokenizer, *, num_truncated: int = 0, num_shots: int = 0
+    frame: PromptFrame, verbalizers: Sequence[str], tokenizer: Tokenizer, *, num_truncated: int = 0, num_shots: int = 0
 ) -> FittedPrompt:
-    """The frame tokenized with each wording, without a length limit."""
-    if frame.continues:
-        encodings = [continuation_tokens(frame.full_text(""), words, tokenizer) for words in wordings]
+    """The frame tokenized with each verbalizer, without a length limit."""
+    if frame.is_continuation:
+        encodings = [continuation_tokens(frame.full_text(""), words, tokenizer) for words in verbalizers]
     else:
-        encodings = [tokenizer.encode(frame.full_text(words)) for words in wordings]
-    return FittedPrompt(frame, tuple(wordings), tuple(encodings), num_truncated, num_shots)
+        encodings = [tokenizer.encode(frame.full_text(words)) for words in verbalizers]
+    return FittedPrompt(frame, tuple(verbalizers), tuple(encodings), num_truncated, num_shots)
 
 
-def fit_prompt(frame: PromptFrame, wordings: Sequence[str], tokenizer: Tokenizer, limit: int | None) -> FittedPrompt:
-    """Shorten the text of a frame until it has at most `limit` tokens with each wording.
+def fit_prompt(frame: PromptFrame, verbalizers: Sequence[str], tokenizer: Tokenizer, limit: int | None) -> FittedPrompt:
+    """Shorten the text of a frame until it has at most `limit` tokens with each verbalizer.
 
-    Text farthest from the words is removed first: the start of the text before, the end of the text after.
+    Text farthest from the verbalizer is removed first: the start of the left part, the end of the right part.
     """
-    fitted = encode_prompt(frame, wordings, tokenizer)
+    fitted = encode_prompt(frame, verbalizers, tokenizer)
     while limit is not None and fitted.tokens > limit:
-        words, spans = wordings[fitted.longest], fitted.pieces[fitted.longest].spans
+        words, spans = verbalizers[fitted.longest], fitted.encodings[fitted.longest].spans
         shortened = fitted.frame.shorten(spans, words, fitted.tokens - limit)
         if shortened is None:
             subject = f"what stands around the text{f', with {words!r},' if words else ''}"
             message = f"{subject} leaves it no room: there is room for {max(limit, 0)} tokens in all"
             hint = "choose a shorter template or cue, shorter words, a smaller --length, or a run that sees more"
             raise InputError(message, hint=hint)
-        fitted = encode_prompt(shortened[0], wordings, tokenizer, num_truncated=fitted.num_truncated + shortened[1])
+        fitted = encode_prompt(shortened[0], verbalizers, tokenizer, num_truncated=fitted.num_truncated + shortened[1])
     return fitted
 
 
 def fit_with_shots(
-    shots: Sequence[str], frame: PromptFrame, wordings: Sequence[str], tokenizer: Tokenizer, limit: int | None
+    shots: Sequence[str], frame: PromptFrame, verbalizers: Sequence[str], tokenizer: Tokenizer, limit: int | None
 ) -> FittedPrompt:
-    """`fit_prompt` after as many examples, from the first, as fit in addition to the full text."""
-    fitted = fit_prompt(frame, wordings, tokenizer, limit)
+    """`fit_prompt` with as many examples before it, from the first, as fit in addition to the full text."""
+    fitted = fit_prompt(frame, verbalizers, tokenizer, limit)
     if fitted.num_truncated:
         return fitted
     max_shots = len(shots)
@@ -278,10 +276,9 @@ def fit_with_shots(
         free_tokens = limit - fitted.tokens
         total_tokens = accumulate(len(tokenizer.encode(shot).ids) for shot in shots)
         max_shots = len(list(takewhile(lambda tokens: tokens <= free_tokens, total_tokens)))
-    for num_shots in range(max_shots, 0, -1):  # the whole may have more tokens than its parts
-        candidate = encode_prompt(
-            frame.after_shots("".join(shots[:num_shots])), wordings, tokenizer, num_shots=num_shots
-        )
+    for num_shots in range(max_shots, 0, -1):  # the joined text may have more tokens than its parts
+        frame_after_shots = frame.after_shots("".join(shots[:num_shots]))
+        candidate = encode_prompt(frame_after_shots, verbalizers, tokenizer, num_shots=num_shots)
         if limit is None or candidate.tokens <= limit:
             return candidate
     return fitted

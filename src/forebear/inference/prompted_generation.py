@@ -1,4 +1,4 @@
-"""Generated answers to prompts: summaries and few-shot replies."""
+"""Texts generated from prompts: summaries and few-shot replies."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ from forebear.inference.prompt_templates import (
     Shots,
     is_chinese,
 )
-from forebear.inference.prompting import FramedOptions, Framer, clean_texts, fit_prompts
+from forebear.inference.prompting import FrameFn, PromptWithVerbalizers, clean_texts, fit_prompts
 from forebear.inference.sampling import GenerationOptions, require_positive, sample_texts
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
     from forebear.inference.predictor_protocols import CausalLM
 
+ENGLISH_CUE, CHINESE_CUE = "TL;DR:", "总之，"
+
 
 @dataclass(frozen=True)
 class PromptReply:
-    """A text and what a run wrote about it: `answer` is the part of `generated_text` that was asked for."""
+    """A text and the generated reply: `answer` is the requested part of `generated_text`."""
 
     text: str
     answer: str
@@ -36,8 +38,8 @@ class PromptReply:
     tokens: int
     stop_reason: StopReason
     prompt: str
-    num_truncated: int  # tokens of the text that had no room in the prompt
-    shots: int  # examples before it
+    num_truncated: int  # tokens of the text that did not fit
+    shots: int  # few-shot examples before it
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
@@ -64,16 +66,16 @@ def summarize(
     top_k: int = 2,
     seed: int = 0,
 ) -> list[PromptReply]:
-    """What a run writes after each text and a cue on a line of its own: the first sentences of it are the summary.
+    """Summarize each text: the first sentences generated after the text and a line with a cue.
 
-    The numbers are those of GPT-2's paper (section 3.6). Without a cue it is TL;DR: or 总之， by the text's script. The
-    beginning of a text goes where text, cue and `length` new tokens have no room together.
+    Defaults follow the GPT-2 paper (section 3.6); the default cue is TL;DR: or 总之， by the text's script. Texts are
+    truncated on the left where text, cue and `length` new tokens do not fit together.
     """
     require_positive(sentences=sentences, length=length)
     if cue is not None and not cue.strip():
         raise InputError("the cue is empty", hint=f"write one, such as {ENGLISH_CUE!r}, or leave it out")
 
-    def frame_text(text: str) -> FramedOptions:
+    def frame_text(text: str) -> PromptWithVerbalizers:
         cue_text = replace_surrogates(cue or (CHINESE_CUE if is_chinese(text) else ENGLISH_CUE)).strip()
         return PromptFrame(left=text.rstrip(), lead=f"\n{cue_text}"), ("",)
 
@@ -93,11 +95,11 @@ def generate_replies(
     template: str | None = None,
     length: int = 30,
 ) -> list[PromptReply]:
-    """What a run writes after each text, behind as many examples (text, answer) as have room: likeliest tokens only.
+    """Reply to each text by greedy decoding after as many few-shot examples (text, answer) as fit.
 
-    A reply ends with its line, or where the next example would begin. The template has {label} at its end, where the
-    answer stands; else it is Q: and A:, or 问： and 答： where the examples are Chinese. Without examples a run goes on
-    as any text would, which is no answer: they are not optional.
+    A reply ends with its line, or where the next example would begin. The template ends with {label}; the default is
+    Q: and A:, or 问： and 答： if the examples are Chinese. Examples are required: without them the model merely
+    continues the text.
     """
     require_positive(length=length)
     if not shots:
@@ -110,7 +112,7 @@ def generate_replies(
         hint = f"write it there, as in {ENGLISH_QA_TEMPLATE!r}"
         raise InputError("{label} is not at the end of the template", hint=hint)
 
-    def frame_text(text: str) -> FramedOptions:  # a space between belongs to what follows it
+    def frame_text(text: str) -> PromptWithVerbalizers:  # stripped: a space is part of the token after it
         return PromptFrame(head=parsed_template.before, left=text, lead=parsed_template.between.rstrip()), ("",)
 
     stop_strings = ["\n", *filter(None, [parsed_template.before.strip()])]
@@ -118,27 +120,22 @@ def generate_replies(
     return _continue_prompts(predictor, tokenizer, texts, frame_text, str, parsed_template.render_shots(shots), options)
 
 
-ENGLISH_CUE, CHINESE_CUE = "TL;DR:", "总之，"
-
-
 def _continue_prompts(
     predictor: CausalLM,
     tokenizer: Tokenizer,
     texts: str | Sequence[str],
-    frame_fn: Framer,
+    frame_fn: FrameFn,
     extract_answer: Callable[[str], str],
     shots: Sequence[str],
     options: GenerationOptions,
 ) -> list[PromptReply]:
-    """Generate after the frame of each text, shortened so that all new tokens have room."""
+    """Continue the prompt of each text, truncated so that all new tokens fit."""
     limit = None if predictor.max_length is None else predictor.max_length - options.get("length", 0)
     texts = clean_texts(texts)
     fitted = fit_prompts(texts, frame_fn, shots, tokenizer, limit)
     prompts = [prompt.frame.full_text("") for prompt in fitted]
-    replies = []
-    for text, prompt, generated in zip(
-        texts, fitted, sample_texts(predictor, tokenizer, prompts, **options), strict=True
-    ):
+    generated_texts, replies = sample_texts(predictor, tokenizer, prompts, **options), []
+    for text, prompt, generated in zip(texts, fitted, generated_texts, strict=True):
         answer, counts = extract_answer(generated.text.strip()), (prompt.num_truncated, prompt.shots)
         outcome = (generated.text, len(generated.ids), generated.stop_reason, generated.prompt)
         replies.append(PromptReply(text, answer, *outcome, *counts))

@@ -1,7 +1,7 @@
 """Zero- and few-shot prompting: choose among labels or choices, fill a blank, summarize, reply.
 
 Label scores are calibrated by default (Zhao et al. 2021; Holtzman et al. 2021): the probability of a label is divided
-by its probability without the text. Otherwise the frequency of a word, or its fit with the template, decides in small
+by its probability after a content-free prompt. Otherwise word frequency, or the fit with the template, decides in small
 models. Choices are not calibrated: their prior probability is part of the question.
 """
 
@@ -35,7 +35,7 @@ from forebear.inference.prompt_templates import (
     parse_labels,
     validate_options,
 )
-from forebear.inference.score_continuations import CountedSpan, is_masked_lm, score_wordings
+from forebear.inference.score_continuations import ScoredSpan, is_masked_lm, score_verbalizers
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
@@ -43,11 +43,12 @@ if TYPE_CHECKING:
     from forebear.nn.masked_token_predictor import MaskedTokenPredictor
 
 ScoreUnit = Literal["total", "token", "byte"]
-FramedOptions = tuple[PromptFrame, tuple[str, ...]]  # and its wordings
-Framer = Callable[[str], FramedOptions]
+PromptWithVerbalizers = tuple[PromptFrame, tuple[str, ...]]
+FrameFn = Callable[[str], PromptWithVerbalizers]
+CalibrationKey = tuple[tuple[str, ...], int]  # calibration depends on verbalizers and number of examples only
 
 BATCH_TEXTS = 256  # texts per batch: bounds memory, does not affect results
-TIE_TOLERANCE = 1e-6  # probabilities that differ by less are equal: a network's own rounding is not far below
+TIE_TOLERANCE = 1e-6  # maximum difference of equal probabilities, a little above a network's rounding errors
 CLOSING_PUNCTUATION = frozenset(",.;:!?)]}%”»…")  # no space before these
 FIRST_WIDE_CHARACTER = "\u2e80"  # scripts from here on have no spaces between words
 
@@ -57,19 +58,19 @@ class OptionScore:
     """An answer and its scores; natural logarithms."""
 
     name: str
-    verbalizer: str  # the likeliest wording
-    prompt: str  # the text with that wording in place
-    probability: float  # the share of exp(score) among all answers
-    score: float  # for comparison: `log_prob` less `neutral_log_probability`, each per token or byte on request
-    log_prob: float  # of the answer's words and what follows them, of all its wordings together
-    neutral_log_probability: float | None  # the same without the text; None: not calibrated
-    tokens: int  # counted tokens of the prompt
-    bytes: int  # and bytes
-    num_unknown: int  # tokens of the likeliest wording that the run's vocabulary lacks
+    verbalizer: str  # the most probable one
+    prompt: str  # the full text with that verbalizer
+    probability: float  # exp(score), normalized over all answers
+    score: float  # for comparison: `log_prob` minus `content_free_log_prob`, each per token or byte on request
+    log_prob: float  # of all verbalizers together, each with the text after it
+    content_free_log_prob: float | None  # the same after the content-free prompt; None: not calibrated
+    tokens: int  # scored tokens
+    bytes: int  # scored bytes
+    num_unknown: int  # unknown tokens of the most probable verbalizer
 
     @property
     def bits_per_byte(self) -> float:
-        """For an answer with one wording."""
+        """Bits per byte of an answer with one verbalizer."""
         return -self.log_prob / math.log(2) / self.bytes
 
     def to_dict(self) -> dict[str, Any]:
@@ -85,8 +86,8 @@ class OptionScore:
             "bytes": self.bytes,
             "unknown_tokens": self.num_unknown,
         }
-        neutral = self.neutral_log_probability
-        return result if neutral is None else {**result, "neutral": finite_or_none(neutral)}
+        log_prob = self.content_free_log_prob
+        return result if log_prob is None else {**result, "neutral": finite_or_none(log_prob)}
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,8 @@ class PromptAnswer:
 
     text: str
     answers: tuple[OptionScore, ...]
-    num_truncated: int  # tokens of the text that had no room
-    shots: int  # examples before it
+    num_truncated: int  # tokens of the text that did not fit
+    shots: int  # few-shot examples before it
     is_pseudo_likelihood: bool  # tokens were predicted from both sides
 
     @property
@@ -149,13 +150,13 @@ def score_options(
     neutral: str | None = None,
     per: ScoreUnit = "total",
 ) -> list[PromptAnswer]:
-    """Which of the labels, or of the choices, each text is best completed by.
+    """Score the labels or choices as completions of each text.
 
-    Labels stand in a template with {text} and {label}, behind as many examples (text, label) as have room. Several
-    words may stand for one label: it is as likely as all of them together. Choices continue the text, or fill its
-    blank (____). `neutral` replaces the text in calibration; by default it is empty.
+    Labels fill a template with {text} and {label}, after as many few-shot examples (text, label) as fit. A label may
+    have several verbalizers; its probability is their sum. Choices continue the text, or fill its blank (____).
+    `neutral` is the content-free text of calibration, by default empty.
 
-    A text too long for the run's context loses its tokens farthest from the answer, which `num_truncated` counts.
+    An overlong text is truncated where it is farthest from the answer; `num_truncated` counts the removed tokens.
     """
     if (labels is None) == (choices is None):
         message = f"{'neither labels nor' if labels is None else 'both labels and'} choices to choose from"
@@ -164,55 +165,56 @@ def score_options(
     is_calibrated = labels is not None if calibrate is None else calibrate
     if neutral is not None and not is_calibrated:
         raise InputError("a neutral text changes nothing without calibration", hint="add --calibrate, or leave it out")
-    neutral_text = replace_surrogates(neutral or "") if is_calibrated else None
+    content_free_text = replace_surrogates(neutral or "") if is_calibrated else None
     if labels is not None:
         options = parse_labels(labels)
-        frame_fn, shot_texts = _label_framer(options, template, shots)
+        frame_fn, shot_texts = _label_frame_fn(options, template, shots)
     elif template is not None or shots:
         raise InputError("choices take no template and no examples", hint="write the text out, or give --labels")
     else:
         choice_options = [AnswerOption(name, (name,)) for name in choices or ()]
         options = validate_options(choice_options, "choice", "an argument for each")
-        frame_fn, shot_texts = _choice_framer(scorer, tokenizer, options), []
-    prompt_scorer = _PromptScorer(scorer, tokenizer, options, frame_fn, shot_texts, neutral_text, per)
+        frame_fn, shot_texts = _choice_frame_fn(scorer, tokenizer, options), []
+    prompt_scorer = _PromptScorer(scorer, tokenizer, options, frame_fn, shot_texts, content_free_text, per)
     cleaned, answers = clean_texts(texts), []
     for start in range(0, len(cleaned), BATCH_TEXTS):
         answers += prompt_scorer.answer_texts(cleaned[start : start + BATCH_TEXTS], start + 1)
     return answers
 
 
-def _label_framer(options: Sequence[AnswerOption], template: str | None, shots: Shots) -> tuple[Framer, list[str]]:
-    """A function that puts a text into the template, by default in the language of the labels, and the examples."""
-    wordings = tuple(replace_surrogates(word) for option in options for word in option.wordings)
-    default_template = CHINESE_TEMPLATE if is_chinese(*wordings) else ENGLISH_TEMPLATE
+def _label_frame_fn(options: Sequence[AnswerOption], template: str | None, shots: Shots) -> tuple[FrameFn, list[str]]:
+    """A function that puts a text into the template, by default in the language of the labels; rendered examples."""
+    verbalizers = tuple(replace_surrogates(word) for option in options for word in option.verbalizers)
+    default_template = CHINESE_TEMPLATE if is_chinese(*verbalizers) else ENGLISH_TEMPLATE
     parsed_template = PromptTemplate.parse(default_template if template is None else template)
-    verbalizers = {option.name: option.wordings[0] for option in options}
+    shot_verbalizers = {option.name: option.verbalizers[0] for option in options}
     for index, (text, label) in enumerate(shots, 1):
-        if label not in verbalizers:
+        if label not in shot_verbalizers:
             message = f"example {index} ({text[:40]!r}) has {label!r}, which is none of the labels"
-            raise InputError(message, hint=f"there are: {', '.join(verbalizers)}")
-    return lambda text: (parsed_template.frame(text), wordings), parsed_template.render_shots(shots, verbalizers)
+            raise InputError(message, hint=f"there are: {', '.join(shot_verbalizers)}")
+    rendered_shots = parsed_template.render_shots(shots, shot_verbalizers)
+    return lambda text: (parsed_template.frame(text), verbalizers), rendered_shots
 
 
-def _choice_framer(
+def _choice_frame_fn(
     scorer: CausalLM | MaskedTokenPredictor, tokenizer: Tokenizer, options: Sequence[AnswerOption]
-) -> Framer:
-    """A function that frames a text: at its blank (____ or mask token), or else at its end."""
+) -> FrameFn:
+    """A function that inserts choices into a text: at its blank (____ or mask token), or else at its end."""
     names = tuple(replace_surrogates(option.name) for option in options)
     mask = f"|(?:{re.escape(tokenizer.id_to_token(scorer.mask_id))})+" if is_masked_lm(scorer) else ""
     pattern = re.compile(f"{BLANK_PATTERN.pattern}{mask}")
 
-    def frame_text(text: str) -> FramedOptions:
+    def frame_text(text: str) -> PromptWithVerbalizers:
         if (blank := find_blank(pattern, text)) is not None:
             return PromptFrame(left=text[: blank.start()], right=text[blank.end() :]), names
-        spaced_names = tuple(" " * _is_apart(text, name) + name for name in names)
-        return PromptFrame(left=text, continues=not is_masked_lm(scorer)), spaced_names
+        spaced_names = tuple(" " * _needs_space(text, name) + name for name in names)
+        return PromptFrame(left=text, is_continuation=not is_masked_lm(scorer)), spaced_names
 
     return frame_text
 
 
-def _is_apart(text: str, words: str) -> bool:
-    """Whether a space belongs between text and words."""
+def _needs_space(text: str, words: str) -> bool:
+    """Whether there must be a space between the text and the words."""
     last_character, first_character = text[-1:], words[0]
     if last_character.isspace() or first_character.isspace() or first_character in CLOSING_PUNCTUATION:
         return False
@@ -221,16 +223,16 @@ def _is_apart(text: str, words: str) -> bool:
 
 @dataclass
 class _PromptScorer:
-    """Scores the options for each text: frames, log-probabilities, calibrated probabilities."""
+    """Scorer of the options for each text: log-probabilities and calibrated probabilities."""
 
     scorer: CausalLM | MaskedTokenPredictor
     tokenizer: Tokenizer
     options: tuple[AnswerOption, ...]
-    framer: Framer
+    frame_fn: FrameFn
     shots: Sequence[str]
-    neutral_text: str | None  # replaces the text in calibration
-    per: ScoreUnit
-    neutral_cache: dict[tuple[tuple[str, ...], int], list[CountedSpan]] = field(default_factory=dict)
+    content_free_text: str | None  # replaces the text in calibration
+    normalize_by: ScoreUnit
+    calibration_cache: dict[CalibrationKey, list[ScoredSpan]] = field(default_factory=dict)
 
     @property
     def limit(self) -> int | None:
@@ -238,83 +240,80 @@ class _PromptScorer:
         return self.scorer.max_text_tokens if is_masked_lm(self.scorer) else self.scorer.max_length
 
     @property
-    def _first_wordings(self) -> list[int]:
-        """Index of each option's first wording among all wordings."""
-        return [0, *accumulate(len(option.wordings) for option in self.options[:-1])]
+    def _first_verbalizers(self) -> list[int]:
+        """Index of each option's first verbalizer among those of all options."""
+        return [0, *accumulate(len(option.verbalizers) for option in self.options[:-1])]
 
-    def answer_texts(self, texts: Sequence[str], first_number: int) -> list[PromptAnswer]:
-        """Answers to a batch of texts; `first_number` is that of its first text, for errors."""
-        prompts = fit_prompts(texts, self.framer, self.shots, self.tokenizer, self.limit, first_number)
-        neutral_prompts: dict[tuple[tuple[str, ...], int], FittedPrompt] = {}
-        if self.neutral_text is not None:
-            frame, _ = self.framer(self.neutral_text)
-            for wordings, num_shots in dict.fromkeys(map(_calibration_key, prompts)):
-                if (wordings, num_shots) not in self.neutral_cache:
+    def answer_texts(self, texts: Sequence[str], first_line: int) -> list[PromptAnswer]:
+        """Answer a batch of texts; `first_line` is the number of its first text, for errors."""
+        prompts = fit_prompts(texts, self.frame_fn, self.shots, self.tokenizer, self.limit, first_line)
+        content_free_prompts: dict[CalibrationKey, FittedPrompt] = {}
+        if self.content_free_text is not None:
+            frame, _ = self.frame_fn(self.content_free_text)
+            for key in dict.fromkeys(map(_calibration_key, prompts)):
+                if key not in self.calibration_cache:
+                    verbalizers, num_shots = key
                     after_shots = frame.after_shots("".join(self.shots[:num_shots]))
-                    neutral_prompts[wordings, num_shots] = fit_prompt(after_shots, wordings, self.tokenizer, self.limit)
-        spans = score_wordings(self.scorer, self.tokenizer, [*prompts, *neutral_prompts.values()])
-        self.neutral_cache |= dict(zip(neutral_prompts, spans[len(prompts) :], strict=True))
+                    content_free_prompts[key] = fit_prompt(after_shots, verbalizers, self.tokenizer, self.limit)
+        spans = score_verbalizers(self.scorer, self.tokenizer, [*prompts, *content_free_prompts.values()])
+        self.calibration_cache |= dict(zip(content_free_prompts, spans[len(prompts) :], strict=True))
         return [self._to_answer(*columns) for columns in zip(texts, prompts, spans, strict=False)]
 
-    def _to_answer(self, text: str, fit: FittedPrompt, spans: Sequence[CountedSpan]) -> PromptAnswer:
-        log_probs, scores, neutral = self._option_scores(spans), self._option_scores(spans, self.per), None
-        if self.neutral_text is not None:
-            neutral_spans = self.neutral_cache[_calibration_key(fit)]
-            neutral = self._option_scores(neutral_spans).tolist()
-            scores -= self._neutral_divisors(neutral_spans)
+    def _to_answer(self, text: str, prompt: FittedPrompt, spans: Sequence[ScoredSpan]) -> PromptAnswer:
+        log_probs, scores = self._option_scores(spans), self._option_scores(spans, self.normalize_by)
+        content_free_log_probs: list[float | None] = [None] * len(scores)
+        if self.content_free_text is not None:
+            content_free_spans = self.calibration_cache[_calibration_key(prompt)]
+            content_free_log_probs = self._option_scores(content_free_spans).tolist()
+            scores -= self._content_free_scores(content_free_spans)
         log_total = float(np.logaddexp.reduce(scores))
         probabilities = np.exp(scores - log_total) if log_total > -math.inf else np.zeros(len(scores))
         answers = []
-        for number, (option, first_wording) in enumerate(zip(self.options, self._first_wordings, strict=True)):
-            best_wording = max(range(len(option.wordings)), key=lambda index: spans[first_wording + index].log_prob)
-            span = spans[first_wording + best_wording]
-            full_text = fit.frame.full_text(fit.wordings[first_wording + best_wording])
-            scores_of_option = (float(probabilities[number]), float(scores[number]), float(log_probs[number]))
-            counts = (span.end - span.begin, span.bytes, span.num_unknown)
-            neutral_log_prob = None if neutral is None else neutral[number]
-            answers.append(
-                OptionScore(
-                    option.name, option.wordings[best_wording], full_text, *scores_of_option, neutral_log_prob, *counts
-                )
-            )
-        return PromptAnswer(text, tuple(answers), fit.num_truncated, fit.shots, self.scorer.is_pseudo_likelihood)
+        for index, (option, first) in enumerate(zip(self.options, self._first_verbalizers, strict=True)):
+            best = max(range(first, first + len(option.verbalizers)), key=lambda position: spans[position].log_prob)
+            words, full_text = option.verbalizers[best - first], prompt.frame.full_text(prompt.verbalizers[best])
+            counts = (spans[best].end - spans[best].start, spans[best].bytes, spans[best].num_unknown)
+            values = (float(probabilities[index]), float(scores[index]), float(log_probs[index]))
+            content_free_log_prob = content_free_log_probs[index]
+            answers.append(OptionScore(option.name, words, full_text, *values, content_free_log_prob, *counts))
+        return PromptAnswer(text, tuple(answers), prompt.num_truncated, prompt.shots, self.scorer.is_pseudo_likelihood)
 
-    def _option_scores(self, spans: Sequence[CountedSpan], per: ScoreUnit = "total") -> np.ndarray:
-        """(options,) log-sum over the wordings of each option."""
-        counts = [{"total": 1, "token": span.end - span.begin, "byte": span.bytes}[per] for span in spans]
-        return np.logaddexp.reduceat([span.log_prob for span in spans] / np.array(counts), self._first_wordings)
+    def _option_scores(self, spans: Sequence[ScoredSpan], normalize_by: ScoreUnit = "total") -> np.ndarray:
+        """(options,) log-sum over the verbalizers of each option."""
+        counts = [{"total": 1, "token": span.end - span.start, "byte": span.bytes}[normalize_by] for span in spans]
+        return np.logaddexp.reduceat([span.log_prob for span in spans] / np.array(counts), self._first_verbalizers)
 
-    def _neutral_divisors(self, neutral_spans: Sequence[CountedSpan]) -> np.ndarray:
-        divisors = self._option_scores(neutral_spans, self.per)
-        if (divisors == -math.inf).any():
-            name = self.options[int(np.argmin(divisors))].name
+    def _content_free_scores(self, content_free_spans: Sequence[ScoredSpan]) -> np.ndarray:
+        """Scores to subtract in calibration; InputError if one is -inf."""
+        scores = self._option_scores(content_free_spans, self.normalize_by)
+        if (scores == -math.inf).any():
+            name = self.options[int(np.argmin(scores))].name
             message = f"without the text {name!r} is impossible for this run, and nothing can be divided by that"
             raise InputError(message, hint="leave calibration out (--no-calibrate), or ask a run that smooths")
-        return divisors
+        return scores
 
 
-def _calibration_key(prompt: FittedPrompt) -> tuple[tuple[str, ...], int]:
-    """What the calibration of a prompt depends on."""
-    return prompt.wordings, prompt.shots
+def _calibration_key(prompt: FittedPrompt) -> CalibrationKey:
+    return prompt.verbalizers, prompt.shots
 
 
 def fit_prompts(
     texts: Sequence[str],
-    frame_fn: Framer,
+    frame_fn: FrameFn,
     shots: Sequence[str],
     tokenizer: Tokenizer,
     limit: int | None,
-    first_number: int = 1,
+    first_line: int = 1,
 ) -> list[FittedPrompt]:
-    """Each text in its frame after the examples; errors carry the number of the text, from `first_number`."""
+    """Fit the prompt of each text, with examples before it; errors carry the number of the text, from `first_line`."""
     fitted = []
-    for index, text in enumerate(texts, first_number):
+    for line, text in enumerate(texts, first_line):
         try:
             if not text.strip():
                 raise InputError("this text is empty", hint="leave it out, or write some text")
             fitted.append(fit_with_shots(shots, *frame_fn(text), tokenizer, limit))
         except InputError as error:
-            error.line = index
+            error.line = line
             raise
     return fitted
 

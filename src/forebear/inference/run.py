@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from forebear.tasks.tagging import TagPrediction
     from forebear.tasks.task import Task
 
-_LOADING_LOCK = threading.RLock()  # cached_property has no lock from Python 3.12 on
+_LOADING_LOCK = threading.RLock()  # cached_property has no lock since Python 3.12
 
 
 class LoadedRun:
@@ -99,7 +99,7 @@ class LoadedRun:
     @cached_property
     def network(self) -> Any:
         with _LOADING_LOCK:
-            if (loaded_network := self.__dict__.get("network")) is not None:  # loaded by another thread meanwhile
+            if (loaded_network := self.__dict__.get("network")) is not None:  # loaded meanwhile by another thread
                 return loaded_network
             network, notes = load_run_model(self.folder)
             self.notes += [note for note in notes if note not in self.notes]
@@ -205,7 +205,7 @@ class LoadedRun:
         if self.text_unit != "sentence":
             return [text]
         source = (self.metadata.get("data") or {}).get("source")
-        mode: SentenceMode = "lines" if source is None else source["sentences"]  # imported n-grams are of lines
+        mode: SentenceMode = "lines" if source is None else source["sentences"]  # imported n-grams: units are lines
         return [unit for unit in split_sentences(text, mode) if unit.strip()]
 
     @property
@@ -214,8 +214,8 @@ class LoadedRun:
         return self.folder.spec.unit
 
 
-class WithVectors(LoadedRun):
-    """The commands of a run that use vectors of words and texts."""
+class VectorCommands(LoadedRun):
+    """Methods of a run that use vectors of words and texts."""
 
     def embed(
         self, texts: str | Sequence[str], *, words: bool = False, **options: Unpack[EmbeddingOptions]
@@ -296,7 +296,7 @@ class WithVectors(LoadedRun):
         return evaluate_words(self, paths, most_frequent=most_frequent, method=method, encoding=encoding)
 
 
-class Run(WithVectors):
+class Run(VectorCommands):
     """A run folder, opened for inference; its network is loaded at first use."""
 
     def score(self, texts: str | Sequence[str], *, ends: bool = False) -> list[ScoredText]:
@@ -372,7 +372,7 @@ class Run(WithVectors):
     def ask(self, texts: str | Sequence[str], **options: Unpack[PromptOptions]) -> list[PromptAnswer]:
         """Choose among `labels` or `choices` by prompting, without training on the task.
 
-        Other options: template, shots, calibrate, neutral, and per ("total", "token" or "byte").
+        Other options: template, shots, calibrate, neutral (the content-free text), per ("total", "token" or "byte").
         """
         from forebear.inference.prompting import score_options
 
@@ -393,11 +393,11 @@ class Run(WithVectors):
     def generate(
         self, prompts: str | Sequence[str] = "", **options: Unpack[AllGenerationOptions]
     ) -> list[GeneratedText]:
-        """Continue each prompt by up to `length` (100) tokens; no `stop` string is part of the text.
+        """Continue each prompt by up to `length` (100) tokens; `stop` strings are not part of the text.
 
-        By default by sampling: `temperature` 0.8, `top_k`, `top_p` 0.95, `repetition_penalty`, reproducible by `seed`
-        (0), `samples` for each prompt. With `beams`, by beam search with `length_penalty`, returning the `best` (1)
-        hypotheses. With `choices`, with the most probable choice.
+        By default, `samples` of each prompt are drawn with `temperature` 0.8, `top_k`, `top_p` 0.95 and
+        `repetition_penalty`, reproducibly by `seed` (0). With `beams`, the `best` (1) hypotheses of beam search with
+        `length_penalty` are returned. With `choices`, each prompt continues with the most probable choice.
         """
         from forebear.inference.generate import generate_texts
 
@@ -448,13 +448,13 @@ class Run(WithVectors):
             from forebear.embeddings.evaluation import neighbor_eval
 
             evaluation = neighbor_eval(self.word_table, self.tokenizer, subset)
-        if isinstance(texts, Subset):  # its origin is known to the caller
+        if isinstance(texts, Subset):  # the caller knows whether it was training data
             return evaluation
         num_documents, num_bytes = self.learned_from(subset.corpus, evaluation.documents)
         return replace(evaluation, learned_from=num_documents, learned_bytes=num_bytes)
 
     def learned_from(self, corpus: Corpus, num_documents: int) -> tuple[int | None, int | None]:
-        """How many of the first documents it was trained on, and their bytes; None if unknown."""
+        """How many of the first `num_documents` were training data, and their bytes; None if unknown."""
         data = self.metadata.get("data")
         is_trained = None if data is None else trained_documents(data, self.folder.recipe.held_out, corpus)
         if is_trained is None:

@@ -1,4 +1,4 @@
-"""Sampling: repetition penalty, temperature, top-k and top-p, and generation of many texts at once."""
+"""Sampling: repetition penalty, temperature, top-k and top-p, and batched generation of texts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SamplingConfig:
     """How a token is sampled."""
 
     temperature: float = 0.8  # divides the scores; 0: greedy decoding, the first of ties
-    top_k: int | None = None  # sample from the k best tokens, with ties; None: from all
+    top_k: int | None = None  # sample from the k best tokens and ties; None: from all
     top_p: float = 0.95  # sample from the smallest set of tokens with this total probability; 1: from all
     repetition_penalty: float = 1.0  # divides positive scores of tokens already in the row, multiplies negative ones
 
@@ -61,19 +61,17 @@ class SamplingConfig:
     def choose(self, scores: np.ndarray, previous_ids: Sequence[int], random_number: float) -> int:
         """Sample a token from scores (V,), at least one finite, with a uniform random number in [0, 1).
 
-        The number is inverted through the cumulative distribution of the remaining tokens by id, so the result depends
-        on this row only.
+        Inverse transform sampling over the remaining tokens in order of id: the result depends on this row only.
         """
         scores = apply_repetition_penalty(scores, previous_ids, self.repetition_penalty)
         if self.temperature == 0:
             return int(scores.argmax())
         scores = (scores - scores.max()) / self.temperature  # the best is 0, so that no temperature overflows it
         candidates = np.arange(len(scores))
-        top_k = [] if self.top_k is None else [partial(filter_top_k, count=self.top_k)]
-        for filter_scores in (
-            *top_k,
-            partial(filter_top_p, top_p=self.top_p),
-        ):  # each works on the tokens left by the last
+        filters: list[Callable[[np.ndarray], np.ndarray]] = [partial(filter_top_p, top_p=self.top_p)]
+        if self.top_k is not None:
+            filters.insert(0, partial(filter_top_k, count=self.top_k))
+        for filter_scores in filters:  # top-p filters what top-k leaves
             scores = filter_scores(scores)
             possible_positions = np.flatnonzero(scores > -np.inf)
             candidates, scores = candidates[possible_positions], scores[possible_positions]
@@ -131,7 +129,7 @@ class AllowedTokens:
 
     @classmethod
     def for_tokenizer(cls, tokenizer: Tokenizer, vocab_size: int) -> AllowedTokens:
-        """Allowed tokens for a tokenizer and a model with this vocabulary size."""
+        """Allowed tokens for a tokenizer and a model of this vocabulary size."""
         eos = eos_id(tokenizer)
         unused_ids = range(tokenizer.vocab_size, vocab_size)  # padding of the vocabulary
         blocked = [*(tokenizer.special_ids - {eos, tokenizer.unk_id}), *unused_ids]
@@ -152,7 +150,7 @@ class AllowedTokens:
         return masked
 
     def mask_rows(self, scores: np.ndarray) -> np.ndarray:
-        """`mask` for (B, V) competing rows; a row without any possible token is not given the end."""
+        """`mask` for (B, V) rows of beam search; the end token is not enforced in a row without possible tokens."""
         masked = scores.copy()
         masked[:, self.blocked_ids] = -np.inf
         if self.unk_id is not None:
@@ -181,7 +179,7 @@ class _GenerationRow:
     stop_reason: StopReason | None = None
 
     def append_token(self, token: int, eos_id: int, length: int) -> str:
-        """Append a chosen token, update the stop reason, and return the text that is now certain."""
+        """Append a chosen token, update the stop reason, and return the text that can no longer change."""
         if token == eos_id:
             self.stop_reason = "end"
             return self.continuation.finish()
@@ -193,6 +191,10 @@ class _GenerationRow:
         if self.continuation.stopped:
             self.stop_reason = "stop"
         return piece
+
+    def result(self) -> GeneratedText:
+        ids, stop_reason = tuple(self.generated_ids), self.stop_reason or "length"
+        return GeneratedText(self.prompt, self.sample, self.continuation.text, ids, stop_reason)
 
 
 class GenerationOptions(TypedDict, total=False):
@@ -217,7 +219,7 @@ def sample_texts(
     on_piece: Callable[[int, str], object] | None = None,
     **options: Unpack[GenerationOptions],
 ) -> list[GeneratedText]:
-    """Continue each prompt, which may be empty, by up to `length` tokens: all samples of the first, then the next.
+    """Continue each prompt, which may be empty; results are all samples of the first prompt, then of the next.
 
     A text ends with the end token, before a stop string, or after `length` tokens, and does not depend on other
     prompts. `on_piece` is called with the index of a result and each new piece of its text.
@@ -228,12 +230,7 @@ def sample_texts(
         for row, piece in _continue_rows(predictor, tokenizer, rows[start : start + batch], sampling, length):
             if on_piece is not None:
                 on_piece(row.index, piece)
-    return [
-        GeneratedText(
-            row.prompt, row.sample, row.continuation.text, tuple(row.generated_ids), row.stop_reason or "length"
-        )
-        for row in rows
-    ]
+    return [row.result() for row in rows]
 
 
 def stream_text(
@@ -265,7 +262,7 @@ def generation_rows(
     seed: int = 0,
     samples: int = 1,
 ) -> tuple[list[_GenerationRow], SamplingConfig, int]:
-    """A row for each sample of each prompt, how it is sampled, and up to how many tokens."""
+    """A row for each sample of each prompt, the sampling configuration, and the maximum number of new tokens."""
     sampling = SamplingConfig(temperature, top_k, top_p, repetition_penalty)
     require_positive(length=length, samples=samples)
     stop_texts = stop_strings(stop)
@@ -284,9 +281,9 @@ def generation_rows(
 def _continue_rows(
     predictor: CausalLM, tokenizer: Tokenizer, rows: Sequence[_GenerationRow], sampling: SamplingConfig, length: int
 ) -> Iterator[tuple[_GenerationRow, str]]:
-    """Continue all rows until each has ended; yields pieces of text as they become certain."""
-    end, allowed = eos_id(tokenizer), AllowedTokens.for_tokenizer(tokenizer, predictor.vocab_size)
-    state = predictor.start_decoding([make_row(row.ids, end, ends=False) for row in rows], length)
+    """Continue all rows until each has ended; yield pieces of text that can no longer change."""
+    eos, allowed = eos_id(tokenizer), AllowedTokens.for_tokenizer(tokenizer, predictor.vocab_size)
+    state = predictor.start_decoding([make_row(row.ids, eos, ends=False) for row in rows], length)
     active = list(rows)
     while active:
         chosen_ids: list[int] = []
@@ -294,7 +291,7 @@ def _continue_rows(
             previous_ids = [*row.ids.tolist(), *row.generated_ids] if sampling.repetition_penalty != 1 else ()
             token = sampling.choose(allowed.mask(scores), previous_ids, row.rng.random())
             chosen_ids.append(token)
-            if piece := row.append_token(token, end, length):
+            if piece := row.append_token(token, eos, length):
                 yield row, piece
         remaining = [index for index, row in enumerate(active) if row.stop_reason is None]
         if remaining and len(remaining) < len(active):

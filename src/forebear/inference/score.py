@@ -1,4 +1,4 @@
-"""Scores of texts by token and in total: log-probability, perplexity, bits per byte."""
+"""Scores of texts, in total and by token: log-probability, perplexity, bits per byte."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 class ScoredToken:
     """A token of a text, its span in code points, and its log-probability given the tokens before it.
 
-    The end of a text has an empty span after the last character. `spelling_bits` is the spelling cost of an unknown
-    token, 0 for others. `ngram_length` is the length of the longest known n-gram that ends there, for n-gram models.
+    The end token has an empty span after the last character. `spelling_bits` is the spelling cost of an unknown token,
+    0 for others. `ngram_length` is the length of the longest known n-gram that ends there, for n-gram models.
     """
 
     token: str
@@ -143,7 +143,7 @@ class ScoredText:
 def score_texts(
     predictor: CausalLM | MaskedTokenPredictor, tokenizer: Tokenizer, texts: str | Sequence[str], *, ends: bool = False
 ) -> list[ScoredText]:
-    """Score each text by itself from the start of a text; with `ends`, its end is scored too.
+    """Score each text by itself; with `ends`, its end token is scored too.
 
     A masked language model gives a pseudo-likelihood: each token is predicted from all others.
 
@@ -154,19 +154,19 @@ def score_texts(
     if predictor.is_pseudo_likelihood and ends:
         message = "whether a text ends is nothing that this run was ever asked"
         raise InputError(message, hint="leave --ends out, or ask a run that predicts the next token")
-    end = eos_id(tokenizer)
+    eos = eos_id(tokenizer)
     encodings = [tokenizer.encode(text) for text in texts]
     for index, encoding in enumerate(encodings, 1):
         if not len(encoding.ids):
             raise empty_text_error(index)
-    rows = [make_row(encoding.ids, end, ends=ends) for encoding in encodings]
+    rows = [make_row(encoding.ids, eos, ends=ends) for encoding in encodings]
     scored_rows: list[tuple[np.ndarray, np.ndarray | None]] = []
     for batch in token_batches(rows, len):
-        scores, lengths = row_log_probs_with_lengths(predictor, batch)
-        scored_rows += zip(scores, [None] * len(scores) if lengths is None else lengths, strict=True)
+        log_probs, ngram_lengths = row_log_probs_with_lengths(predictor, batch)
+        scored_rows += zip(log_probs, [None] * len(log_probs) if ngram_lengths is None else ngram_lengths, strict=True)
     scored_texts = []
-    for text, encoding, (scores, lengths) in zip(texts, encodings, scored_rows, strict=True):
-        tokens = tuple(_scored_tokens(text, encoding, scores.tolist(), lengths, tokenizer))
+    for text, encoding, scores in zip(texts, encodings, scored_rows, strict=True):
+        tokens = tuple(_scored_tokens(text, encoding, *scores, tokenizer))
         scored_texts.append(ScoredText(text, tokens, predictor.is_pseudo_likelihood))
     return scored_texts
 
@@ -177,19 +177,19 @@ def empty_text_error(number: int | None = None) -> InputError:
 
 
 def _scored_tokens(
-    text: str, encoding: TokenEncoding, scores: Sequence[float], lengths: np.ndarray | None, tokenizer: Tokenizer
+    text: str, encoding: TokenEncoding, log_probs: np.ndarray, ngram_lengths: np.ndarray | None, tokenizer: Tokenizer
 ) -> Iterator[ScoredToken]:
-    """The tokens of a text with their scores, and its end if it was scored."""
+    """The tokens of a text with their scores, and the end token if it was scored."""
     unknown_bytes = unknown_token_bytes(replace_surrogates(text), encoding, tokenizer.unk_id).tolist()
-    ngram_lengths = [None] * len(scores) if lengths is None else lengths.tolist()
+    scores, lengths = log_probs.tolist(), [None] * len(log_probs) if ngram_lengths is None else ngram_lengths.tolist()
     tokens = zip(encoding.texts, encoding.ids.tolist(), encoding.spans, unknown_bytes, strict=True)
-    scored = zip(tokens, scores, ngram_lengths, strict=False)  # the end may be scored too
-    for (token, token_id, (start, stop), num_bytes), log_prob, length in scored:
-        spelling = oov_spelling_bits(1, num_bytes) if token_id == tokenizer.unk_id else 0.0
-        yield ScoredToken(token, token_id, start, stop, text[start:stop], log_prob, spelling, length)
+    scored = zip(tokens, scores, lengths, strict=False)  # the end token may be scored too
+    for (token, token_id, (start, end), num_bytes), log_prob, length in scored:
+        spelling_bits = oov_spelling_bits(1, num_bytes) if token_id == tokenizer.unk_id else 0.0
+        yield ScoredToken(token, token_id, start, end, text[start:end], log_prob, spelling_bits, length)
     if len(scores) > len(encoding.ids):
         eos = eos_id(tokenizer)
-        yield ScoredToken(tokenizer.id_to_token(eos), eos, len(text), len(text), "", scores[-1], 0.0, ngram_lengths[-1])
+        yield ScoredToken(tokenizer.id_to_token(eos), eos, len(text), len(text), "", scores[-1], 0.0, lengths[-1])
 
 
 def score_ranks(scored: Sequence[ScoredText]) -> list[int]:
@@ -203,22 +203,22 @@ def score_ranks(scored: Sequence[ScoredText]) -> list[int]:
 
 
 def text_log_probs(predictor: CausalLM, tokenizer: Tokenizer, texts: Sequence[str], *, ends: bool = True) -> np.ndarray:
-    """(n,) log-probability of each text, with its end if `ends`; without objects for each token."""
+    """(n,) log-probability of each text, with its end token if `ends`; creates no object per token."""
     is_list = isinstance(texts, Sequence) and not isinstance(texts, str)
     if not is_list or not all(issubclass(item_type, str) for item_type in set(map(type, texts))):
         raise InputError("totals are asked of several texts", hint='give a list of them, such as ["one", "another"]')
-    end, (ids, counts) = eos_id(tokenizer), tokenizer.encode_many(texts)
+    eos, (ids, counts) = eos_id(tokenizer), tokenizer.encode_many(texts)
     if isinstance(predictor, NgramModel):
         lengths = counts.astype(np.int64) + 1 + ends
         row_starts = np.cumsum(lengths) - lengths
-        tokens, is_text_token = np.full(int(lengths.sum()), end, np.int32), np.ones(int(lengths.sum()), bool)
+        tokens, is_text_token = np.full(int(lengths.sum()), eos, np.int32), np.ones(int(lengths.sum()), bool)
         is_text_token[row_starts] = False
         if ends:
             is_text_token[row_starts + lengths - 1] = False
         tokens[is_text_token] = ids
         log_probs = predictor.score_flat(tokens, lengths)
-        log_probs[row_starts] = 0.0  # the start of a text is given, not predicted
+        log_probs[row_starts] = 0.0  # the first token of a row is given, not predicted
         return np.add.reduceat(log_probs, row_starts) if len(row_starts) else log_probs
-    rows = (make_row(row, end, ends=ends) for row in np.split(ids, np.cumsum(counts)[:-1]))
+    rows = (make_row(row, eos, ends=ends) for row in np.split(ids, np.cumsum(counts)[:-1]))
     scores = (row_scores for batch in token_batches(rows, len) for row_scores in row_log_probs(predictor, batch))
     return np.array([float(row_scores.sum()) for row_scores in scores][: len(counts)])

@@ -1,4 +1,4 @@
-"""Semantic search over sentences with cached embeddings, text similarity, odd one out, and word files."""
+"""Semantic search over sentences with cached embeddings; text similarity and odd one out; evaluation on word files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from forebear.inference.run import LoadedRun
 
 BATCH_TEXTS = 2048  # texts sorted by length and embedded together
-MIN_SAME_COSINE = 0.999  # minimum cosine of two embeddings of one text by the same run
+MIN_SAME_COSINE = 0.999  # minimum cosine of two embeddings of the same text by the same run
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,9 @@ class SentenceNeighbor:
     line: int
     cosine: float
 
+    def to_dict(self) -> dict[str, Any]:
+        return {"text": self.text, "line": self.line, "cosine": round(self.cosine, 6)}
+
 
 @dataclass(frozen=True)
 class SentenceNeighbors:
@@ -58,15 +61,11 @@ class SentenceNeighbors:
     nearest: tuple[SentenceNeighbor, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        nearest = [
-            {"text": neighbor.text, "line": neighbor.line, "cosine": round(neighbor.cosine, 6)}
-            for neighbor in self.nearest
-        ]
-        return {"text": self.text, "nearest": nearest}
+        return {"text": self.text, "nearest": [neighbor.to_dict() for neighbor in self.nearest]}
 
 
 class SentenceIndex:
-    """Texts to be searched, with a row of `matrix` for each."""
+    """Searchable texts, each with its embedding as a row of `matrix`."""
 
     def __init__(self, texts: Sequence[str], matrix: np.ndarray, vector_file: Path | None = None) -> None:
         self.texts, self.matrix, self._vector_file = texts, matrix, vector_file
@@ -108,7 +107,7 @@ def sentence_neighbors(
 
 
 def reject_search_options(options: Mapping[str, Any]) -> None:
-    """Raise InputError for options of searching texts if words are searched."""
+    """Raise InputError for options of text search, which have no effect on word search."""
     for name, value in options.items():
         if value is not None:
             hint = "leave it out, or name a file to search: --among FILE"
@@ -130,7 +129,7 @@ def index_sentences(
     texts = list(corpus_texts)
     if not texts:
         raise InputError("there is no text to search", hint="give a file with a text a line: --among FILE")
-    options["zeros"] = is_word_table(run)  # texts without known words get zeros, so that line numbers stay
+    options["zeros"] = is_word_table(run)  # texts without known words get zeros, so that rows match line numbers
     if vectors is not None:
         return SentenceIndex(texts, _read_matching_vectors(run, texts, vectors, options))
     path = cache_folder() / "vectors" / f"{_cache_key(run, texts, options)}.npy"
@@ -181,7 +180,7 @@ def _read_matching_vectors(
 
 
 def _cache_key(run: LoadedRun, texts: list[str], options: dict[str, Any]) -> str:
-    """Cache key of embeddings: a digest of all they depend on."""
+    """The cache key of embeddings: a digest of all they depend on."""
     weights, resolved = file_digest(run.folder.verified_weights()[0]), resolve_embedding_options(run, **options)
     key = hashlib.sha256(json.dumps([weights, run.tokenizer.digest, resolved], sort_keys=True).encode())
     for text in texts:
@@ -192,7 +191,7 @@ def _cache_key(run: LoadedRun, texts: list[str], options: dict[str, Any]) -> str
 
 # --- Similarity and odd one out ---
 
-MIN_OUTLIER_TEXTS = 3  # an odd one out needs at least three
+MIN_OUTLIER_TEXTS = 3
 EQUAL_MEAN_TOLERANCE = 1.5 * 10**-COSINE_DIGITS  # means closer than this (rounding) are ties
 
 
@@ -235,12 +234,12 @@ def text_similarities(run: LoadedRun, pairs: Sequence[tuple[str, str]], **option
     uses_words = [_uses_word_table(run, pair, options) for pair in pairs]
     text_pair_indices = [index for index, is_words in enumerate(uses_words) if not is_words]
     with _with_pair_number(pairs, [index for index in text_pair_indices for _ in pairs[index]]):
-        text_vectors = iter(_text_units(run, [text for index in text_pair_indices for text in pairs[index]], options))
+        text_vectors = iter(_text_vectors(run, [text for index in text_pair_indices for text in pairs[index]], options))
     results = []
     for index, (pair, is_words) in enumerate(zip(pairs, uses_words, strict=True)):
         with _with_pair_number(pairs, [index, index]):
             (first_vector, second_vector), notes = (
-                _word_units(run, pair) if is_words else ((next(text_vectors), next(text_vectors)), ())
+                _word_vectors(run, pair) if is_words else ((next(text_vectors), next(text_vectors)), ())
             )
         results.append(Similarity(pair, float(first_vector @ second_vector), "words" if is_words else "texts", notes))
     return results
@@ -252,10 +251,9 @@ def find_outlier(run: LoadedRun, texts: Sequence[str], **options: Any) -> Outlie
     if len(texts) < MIN_OUTLIER_TEXTS:
         raise InputError(f"of {len(texts)} texts none is the odd one", hint=f"give at least {MIN_OUTLIER_TEXTS}")
     uses_words = _uses_word_table(run, texts, options)
-    unit_vectors, notes = _word_units(run, texts) if uses_words else (_text_units(run, texts, options), ())
-    means = np.round(
-        (unit_vectors @ unit_vectors.T).sum(1, where=~np.eye(len(texts), dtype=bool)) / (len(texts) - 1), COSINE_DIGITS
-    )
+    unit_vectors, notes = _word_vectors(run, texts) if uses_words else (_text_vectors(run, texts, options), ())
+    sums = (unit_vectors @ unit_vectors.T).sum(1, where=~np.eye(len(texts), dtype=bool))
+    means = np.round(sums / (len(texts) - 1), COSINE_DIGITS)
     outlier = texts[int(means.argmin())] if means.max() - means.min() > EQUAL_MEAN_TOLERANCE else None
     return OutlierResult(outlier, tuple(texts), tuple(means.tolist()), "words" if uses_words else "texts", notes)
 
@@ -267,20 +265,22 @@ def _uses_word_table(run: LoadedRun, texts: Sequence[str], options: dict[str, An
     return is_word_table(run) or (has_word_vectors(run) and all(run.lexicon.row_of(text) is not None for text in texts))
 
 
-def _word_units(run: LoadedRun, texts: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
+def _word_vectors(run: LoadedRun, texts: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Unit vectors of words from the word table, and notes."""
     matches = run.lexicon.find_all(texts)
     is_distinct = len({match.rows for match in matches}) > 1
     extra_notes = (ONEHOT_NOTE,) if run.lexicon.is_onehot and is_distinct else ()
     return unit_rows(np.stack([match.vector for match in matches])), (*lexicon_notes(matches), *extra_notes)
 
 
-def _text_units(run: LoadedRun, texts: Sequence[str], options: dict[str, Any]) -> np.ndarray:
+def _text_vectors(run: LoadedRun, texts: Sequence[str], options: dict[str, Any]) -> np.ndarray:
+    """Unit vectors of text embeddings."""
     return unit_rows(embed_texts(run, texts, **options).vectors) if texts else np.empty((0, 1))
 
 
 @contextmanager
 def _with_pair_number(pairs: Sequence[object], pair_indices: Sequence[int]) -> Iterator[None]:
-    """Errors carry the number of the pair; `pair_indices` has for each text that of its pair, from 0."""
+    """Set the line of errors to the number of the pair; `pair_indices` are the pairs of all texts, from 0."""
     try:
         yield
     except InputError as error:
@@ -299,26 +299,26 @@ def evaluate_words(
     method: AnalogyMethod = "add",
     encoding: str = "utf-8",
 ) -> list[SimilarityEval | AnalogyEval]:
-    """What each file says of the run's vectors; all are read before anything is computed."""
+    """Evaluate the run's vectors on each file; all files are read before anything is computed."""
     run.require("similarity")
     require_choice("method", method, get_args(AnalogyMethod))
     if most_frequent is not None and most_frequent < 0:
         raise InputError(f"--most-frequent is {most_frequent}", hint="give a number of words, or 0 for all")
-    contents = [read_word_eval_file(file, encoding) for file in files]
-    for content in contents:
-        if isinstance(content, AnalogySet) and not has_word_vectors(run):
+    eval_sets = [read_word_eval_file(file, encoding) for file in files]
+    for eval_set in eval_sets:
+        if isinstance(eval_set, AnalogySet) and not has_word_vectors(run):
             message = "analogies are answered from a table of words, and this run has none"
             hint = "give files of pairs, or a run whose tokens are words (--tokenizer words, word2vec, …)"
-            raise InputError(message, file=content.file, hint=hint)
+            raise InputError(message, file=eval_set.file, hint=hint)
     max_words = MAX_ANALOGY_WORDS if most_frequent is None else most_frequent
     results: list[SimilarityEval | AnalogyEval] = []
-    for content in contents:
-        if isinstance(content, AnalogySet):
-            results.append(analogy_eval(run.lexicon, content, max_words, method))
+    for eval_set in eval_sets:
+        if isinstance(eval_set, AnalogySet):
+            results.append(analogy_eval(run.lexicon, eval_set, max_words, method))
         elif has_word_vectors(run):
-            results.append(table_similarity_eval(run.word_table, content))
+            results.append(table_similarity_eval(run.word_table, eval_set))
         else:
-            words = list(dict.fromkeys(chain.from_iterable(content.pairs)))
+            words = list(dict.fromkeys(chain.from_iterable(eval_set.pairs)))
             vectors = dict(zip(words, embed_texts(run, words).vectors, strict=True))
-            results.append(similarity_eval(content, vectors.get, "texts"))
+            results.append(similarity_eval(eval_set, vectors.get, "texts"))
     return results

@@ -1,4 +1,4 @@
-"""Incremental decoding of tokens to text: whole characters only, and stop strings."""
+"""Incremental decoding of tokens to text, in complete characters, up to a stop string."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class TextStream:
-    """The continuation of a prompt as text. `text` is all of it so far; `append` returns what is certain to stay.
+    """The continuation of a prompt as text: `text` is all of it so far; `append` returns pieces that cannot change.
 
-    The pieces join to the decoded prompt and continuation without the decoded prompt, up to the first stop string.
-    Incomplete characters and possible beginnings of a stop string are held back.
+    Joined, the pieces are the decoded prompt and continuation minus the decoded prompt, up to the first stop string.
+    Incomplete characters and text that may begin a stop string are held back.
     """
 
     def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int] | np.ndarray, stop: Sequence[str] = ()) -> None:
@@ -31,11 +31,11 @@ class TextStream:
         self._previous_token = [int(prompt[-1])] if len(prompt) else []
 
     def append(self, token: int) -> str:
-        """Append a token and return the text that is certain now."""
+        """Append a token and return the text that can no longer change."""
         if self._tokenizer.kind == "bytepair":
             return self._release(self._utf8.decode(token_bytes(self._tokenizer.id_to_token(token))))
-        before, self._previous_token = self._previous_token, [token]  # it alone decides whether a space comes first
-        return self._release(self._tokenizer.decode([*before, token])[len(self._tokenizer.decode(before)) :])
+        previous, self._previous_token = self._previous_token, [token]  # it alone decides whether a space precedes
+        return self._release(self._tokenizer.decode([*previous, token])[len(self._tokenizer.decode(previous)) :])
 
     def finish(self) -> str:
         """Return the text that was held back, after the last token."""

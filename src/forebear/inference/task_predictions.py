@@ -21,7 +21,7 @@ BATCH_EXAMPLES = 1024  # examples sorted by length and predicted together
 
 
 def predict(run: Run, examples: Iterable[Any], progress: ProgressFn | None = None) -> Iterator[Any]:
-    """Predict each example, in order and in constant memory."""
+    """Predict each example, in order and with constant memory."""
     task = run.task
     assert task is not None
     input_format = run.folder.spec.input_format(run.tokenizer)
@@ -31,7 +31,7 @@ def predict(run: Run, examples: Iterable[Any], progress: ProgressFn | None = Non
         yield from task.predictions(batch, rows, predict_logits(run.network, rows))
         num_predicted += len(batch)
         if progress is not None:
-            progress(num_predicted, num_predicted)
+            progress(num_predicted, num_predicted)  # the total is unknown
 
 
 def format_predictions(run: Run, examples: Iterable[Any], progress: ProgressFn | None = None) -> Iterator[Any]:
@@ -50,9 +50,9 @@ def labeled_examples(run: Run, texts: str | Sequence[str] | Sequence[tuple[str, 
     for index, item in enumerate(inputs, 1):
         item_texts = (item,) if isinstance(item, str) else tuple(item)
         if len(item_texts) != num_texts:
-            expected, hint = ("single texts", "give one text at a time")
+            expected, hint = "single texts", "give one text at a time"
             if num_texts == 2:
-                expected, hint = ("pairs of texts", 'give ("one", "other")')
+                expected, hint = "pairs of texts", 'give ("one", "other")'
             message = f"this run is about {expected}, and {len(item_texts)} came{_item_number(index, inputs)}"
             raise InputError(message, hint=hint)
         if not all(part.strip() for part in item_texts):
@@ -96,7 +96,7 @@ def strip_tags(run: Run, text: str) -> tuple[str, ...] | None:
 
 
 def question_examples(question: str | Sequence[str], passage: str | Sequence[str]) -> list[QuestionExample]:
-    """Questions with their passages; one passage may serve all questions."""
+    """Questions with their passages; several questions may share one passage."""
     questions = [question] if isinstance(question, str) else list(question)
     passages = [passage] * len(questions) if isinstance(passage, str) else list(passage)
     if len(questions) != len(passages):

@@ -30,8 +30,8 @@ DEFAULT_BEAMS = 4
 BATCH_TOKENS = 6000  # source tokens times beams per batch: bounds memory
 MAX_LENGTH_RATIO = 2.0  # maximum translation length: this times the source length,
 EXTRA_LENGTH = 20  # plus this
-CLAUSE_MARKS = tuple(",;:，；：、")
-MIN_FILLED_SHARE = 0.75  # minimum filled share of the maximum length when a sentence is split
+CLAUSE_ENDS = tuple(",;:，；：、")
+MIN_FILLED_FRACTION = 0.75  # minimum length of a part of a split sentence, relative to the maximum length
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class TranslationHypothesis:
 
 @dataclass(frozen=True)
 class TranslatedText:
-    """A text and its translation hypotheses, best first; it may have been split into several parts."""
+    """A text and its translation hypotheses, best first; `num_parts` were translated separately."""
 
     source: str
     hypotheses: tuple[TranslationHypothesis, ...]
@@ -105,7 +105,7 @@ def translate_texts(
     if length is not None and length < 1:
         raise InputError(f"length is {length}", hint="give a length of at least 1, or leave it out")
     target_eos, source_eos = eos_id(tokenizers.target), eos_id(tokenizers.source)
-    rows: list[np.ndarray] = []  # of the parts that are translated by themselves, each with its end
+    rows: list[np.ndarray] = []  # of separately translated parts, end token included
     rows_of_text: list[range] = []
     for text in texts:
         parts = _split_text(tokenizers.source, replace_surrogates(text), translator.max_length - 1, sentences)
@@ -126,8 +126,8 @@ def translate_texts(
         max_lengths = [length or int(MAX_LENGTH_RATIO * len(row)) + EXTRA_LENGTH for row in batch]
         max_lengths = [min(max_length, translator.max_length) for max_length in max_lengths]
         state = translator.start_decoding(batch, target_eos, max(max_lengths))
-        found_hypotheses = beam_search(state, len(batch), end_id=target_eos, lengths=max_lengths, **options)
-        hypotheses.update(zip(row_indices, found_hypotheses, strict=True))
+        batch_hypotheses = beam_search(state, len(batch), eos_id=target_eos, lengths=max_lengths, **options)
+        hypotheses.update(zip(row_indices, batch_hypotheses, strict=True))
         if progress is not None:
             progress(len(hypotheses), len(rows))
     translated = []
@@ -154,8 +154,8 @@ def _split_text(tokenizer: Tokenizer, text: str, max_tokens: int, sentences: Tra
             end = min(start + max_tokens, len(encoding.ids))
             if end < len(encoding.ids):  # after a comma, else before a space, else anywhere
                 tokens = [sentence.strip()[a:b] for a, b in encoding.spans[start:end]]
-                candidates = range(int(MIN_FILLED_SHARE * max_tokens), end - start)
-                commas = [start + index + 1 for index in candidates if tokens[index].strip().endswith(CLAUSE_MARKS)]
+                candidates = range(int(MIN_FILLED_FRACTION * max_tokens), end - start)
+                commas = [start + index + 1 for index in candidates if tokens[index].strip().endswith(CLAUSE_ENDS)]
                 spaces = [start + index for index in candidates if tokens[index][:1].isspace()]
                 end = (commas or spaces or [end])[-1]
             yield encoding.ids[start:end]
@@ -252,9 +252,8 @@ def evaluate_translations(
     bleu, chrf, signatures = bleu_and_chrf([translation.text for translation in translations], references)
     nats, tokens = _reference_nats(translator, tokenizers, sources, references)
     seconds = time.monotonic() - start_time
-    return TranslationEvaluation(
-        bleu, chrf, signatures, nats, tokens, len(sources), beams, seconds, tuple(translations), tuple(references)
-    )
+    texts = tuple(translations), tuple(references)
+    return TranslationEvaluation(bleu, chrf, signatures, nats, tokens, len(sources), beams, seconds, *texts)
 
 
 def bleu_and_chrf(translations: Sequence[str], references: Sequence[str]) -> tuple[float, float, dict[str, str]]:
@@ -272,15 +271,13 @@ def bleu_and_chrf(translations: Sequence[str], references: Sequence[str]) -> tup
 def _reference_nats(
     translator: Seq2Seq, tokenizers: TokenizerPair, sources: Sequence[str], references: Sequence[str]
 ) -> tuple[float, int]:
-    """Total nats and tokens of the references given their sources, ends included; overlong pairs are left out."""
+    """Total nats and tokens of the references given their sources, end tokens included; skips overlong pairs."""
     rows = []
     for tokenizer, texts in ((tokenizers.source, sources), (tokenizers.target, references)):
         ids, counts = tokenizer.encode_many(list(texts))
         sequences = np.split(ids, np.cumsum(counts)[:-1])
         rows.append([np.append(sequence, eos_id(tokenizer)).astype(np.int64) for sequence in sequences])
-    fitting_pairs = [pair for pair in zip(*rows, strict=True) if max(map(len, pair)) <= translator.max_length]
+    pairs = [pair for pair in zip(*rows, strict=True) if max(map(len, pair)) <= translator.max_length]
     start = eos_id(tokenizers.target)
-    log_probs = translator.score(
-        [source for source, _ in fitting_pairs], [target for _, target in fitting_pairs], start
-    )
+    log_probs = translator.score([source for source, _ in pairs], [target for _, target in pairs], start)
     return -sum(float(sequence.sum(dtype=np.float64)) for sequence in log_probs), sum(map(len, log_probs))
