@@ -79,7 +79,7 @@ def test_python_m_imports_nothing_from_the_working_folder(trap_folder: Path):
 
 
 def test_search_path_of_children_excludes_the_working_folder(trap_folder: Path, monkeypatch: pytest.MonkeyPatch):
-    from forebear.data.io.python_command import child_environment, python_command
+    from forebear.data.io.workers import child_environment, python_command
 
     monkeypatch.chdir(trap_folder)
     monkeypatch.setattr(sys, "path", ["", ".", str(trap_folder), "texts/..", *sys.path])
@@ -97,7 +97,7 @@ def test_package_in_the_working_folder_is_found_but_no_module_next_to_it(
 ):
     """A checkout that is not installed: the package is found, but no file next to it replaces a module."""
     import forebear
-    from forebear.data.io.python_command import child_environment, python_command
+    from forebear.data.io.workers import child_environment, python_command
 
     (tmp_path / "marks").mkdir()
     source = tmp_path / "with:colon"

@@ -14,13 +14,6 @@ from forebear.tasks.tagging import SequenceTagging
 from forebear.tasks.task import Task
 from forebear.training.adaptation import Adaptation
 from forebear.training.learner import Learner
-from forebear.training.learners_without_torch import (
-    CountingLearner,
-    CRFLearner,
-    EmbeddingLearner,
-    EMLearner,
-    LinearLearner,
-)
 from forebear.training.settings import Recipe
 
 if TYPE_CHECKING:
@@ -34,6 +27,9 @@ def learner_for(
     initial_tensors: Mapping[str, Any] | None = None,
 ) -> Learner:
     """The learner that pre-trains this model, from random weights or from `initial_tensors`."""
+    # Imported here: opening a run needs no learner, and the loops of the CRF load numba.
+    from forebear.training.learners_without_torch import CountingLearner, EmbeddingLearner, EMLearner
+
     model = spec.build(tokenizer)
     if spec.counts_again:
         return EMLearner(model, recipe)
@@ -61,6 +57,8 @@ def task_learner(
 ) -> Learner:
     """The learner of a task; `pretrained` are the tensors of the pre-trained run."""
     if spec.learning == "counting":
+        from forebear.training.learners_without_torch import CRFLearner, LinearLearner
+
         model = build_linear_model(spec, tokenizer, task, adaptation)
         if uses_full_batch(spec, task):
             return CRFLearner(model, recipe)

@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import recv_handle, send_handle
 from typing import TYPE_CHECKING, Any, Protocol
 
-from forebear.data.io.python_command import child_environment, python_command
+from forebear.data.io.workers import child_environment, python_command
 from forebear.errors import ForebearError
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ import numpy as np
 
 from forebear.data.corpus.corpus import TOKENIZER_FILE
 from forebear.data.io.atomic import atomic_write
-from forebear.data.io.python_command import child_environment, python_command
+from forebear.data.io.workers import child_environment, python_command
 from forebear.data.labeled.labeled_source import LabeledSource
 from forebear.data.source import TextSource
 from forebear.embeddings.evaluation import read_word_eval_file
