@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from small_runs import open_small_run
+
 HEAVY = {
     "h5py", "huggingface_hub", "matplotlib", "numba", "numpy", "rjieba", "sacrebleu",
     "safetensors", "scipy", "tokenizers", "torch", "transformers", "zstandard",
@@ -50,3 +52,11 @@ def test_pretrain_and_score_load_no_unneeded_scipy_module(tmp_path: Path):
         loaded = modules_loaded_by(command, folder=tmp_path)
         assert "numpy" in loaded
         assert loaded & {"scipy.cluster", "scipy.spatial", "scipy.stats", "scipy.optimize"} == set()
+
+
+def test_opening_a_network_loads_no_compiler(tmp_path: Path):
+    """Learners and their loops are needed for training only."""
+    open_small_run("gpt2", tmp_path, steps=1)
+    loaded = modules_loaded_by(["next", "run", "the sailor"], folder=tmp_path)
+    assert "torch" in loaded
+    assert loaded & {"numba", "llvmlite", "scipy", "h5py", "matplotlib"} == set()

@@ -289,7 +289,7 @@ def _tag_target(
     positions = np.full(len(prediction.words), IGNORE_INDEX)
     labeled_rows = np.flatnonzero(rows.answer_spans != IGNORE_INDEX)
     positions[rows.answer_spans[labeled_rows]] = labeled_rows
-    transition_scores = logits.get("moves")
+    transition_scores = logits.get("transitions")
 
     def score(out: HeadOutputs) -> Tensor:
         scores = out["tag"][:, positions.tolist()]
