@@ -30,7 +30,7 @@ def test_run_already_adapted_to_the_examples_is_remarked(tmp_path: Path):
     }
     comparison = compare(to=tmp_path / "c", **arguments)
     assert [row.error for row in comparison.rows] == ["", "", ""]
-    (contamination_remark,) = [remark for remark in comparison.remarks if "already" in remark]
+    (contamination_remark,) = [remark for remark in comparison.remarks if " already:" in remark]
     assert contamination_remark == (
         f"The run that BERT (knows) begins with has learned from {train} already:"
         " its scores on held-out parts of that say too much."
@@ -41,7 +41,7 @@ def test_run_already_adapted_to_the_examples_is_remarked(tmp_path: Path):
     comparison_on_other_examples = compare(
         to=tmp_path / "d", **{**arguments, "runs": [tmp_path / "knows"]}, test=test, dev=test
     )
-    assert not any("already" in remark for remark in comparison_on_other_examples.remarks)
+    assert not any(" already:" in remark for remark in comparison_on_other_examples.remarks)
 
 
 def test_contaminated_rows_name_the_training_files():
