@@ -27,16 +27,14 @@ def learner_for(
     initial_tensors: Mapping[str, Any] | None = None,
 ) -> Learner:
     """The learner that pre-trains this model, from random weights or from `initial_tensors`."""
-    # Imported here: opening a run needs no learner, and the loops of the CRF load numba.
-    from forebear.training.learners_without_torch import CountingLearner, EmbeddingLearner, EMLearner
-
     model = spec.build(tokenizer)
-    if spec.counts_again:
-        return EMLearner(model, recipe)
-    if spec.learning == "counting":
-        return CountingLearner(model, recipe)
-    if spec.learning == "sweeping":
-        return EmbeddingLearner(model, recipe, initial_tensors)
+    if spec.learning in ("counting", "sweeping"):
+        # Imported here: opening a run and gradient descent need none of these, whose loops load numba.
+        from forebear.training.learners_without_torch import CountingLearner, EmbeddingLearner, EMLearner
+
+        if spec.learning == "sweeping":
+            return EmbeddingLearner(model, recipe, initial_tensors)
+        return (EMLearner if spec.counts_again else CountingLearner)(model, recipe)
     from forebear.training.gradient_learner import GradientLearner, choose_device
 
     return GradientLearner(model, recipe, choose_device(recipe), initial_tensors)
