@@ -1,10 +1,11 @@
-"""Numerical functions shared by several packages: softmax, log-sum-exp, ranks, correlations, checks of saved arrays.
+"""Numerical functions shared by several packages: softmax, log-sum-exp, perplexity, ranks, correlations, checks.
 
 scipy has most of them, but importing `scipy.stats` takes 0.6 s.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -138,3 +139,14 @@ def _unit_deviations(values: np.ndarray) -> np.ndarray:
     deviations = values - values.mean()
     deviations /= np.abs(deviations).max()
     return deviations / np.sqrt(deviations @ deviations)
+
+
+def perplexity(nats: float, tokens: int) -> float:
+    """Perplexity from total nats and tokens."""
+    mean = nats / tokens
+    return math.exp(mean) if mean < 700 else math.inf
+
+
+def finite_or_none(value: float) -> float | None:
+    """The value, or None if it is infinite or NaN, which JSON cannot represent."""
+    return value if math.isfinite(value) else None

@@ -30,6 +30,7 @@ from forebear.inference.predictor_protocols import (
     row_log_probs_with_lengths,
     unknown_token_bytes,
 )
+from forebear.numerics import finite_or_none, perplexity
 from forebear.objectives.batch import BatchKey, is_supervised, token_batches
 from forebear.objectives.masked_tokens import MaskedTokens, SingleTokens
 from forebear.tasks import metrics
@@ -134,17 +135,6 @@ class TextEvaluation:
             "ngram_length": self.ngram_length,
             "seconds": round(self.seconds, 3),
         }
-
-
-def perplexity(nats: float, tokens: int) -> float:
-    """Perplexity from total nats and tokens."""
-    mean = nats / tokens
-    return math.exp(mean) if mean < 700 else math.inf
-
-
-def finite_or_none(value: float) -> float | None:
-    """The value, or None if it is infinite or NaN, which JSON cannot represent."""
-    return value if math.isfinite(value) else None
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import numpy as np
 from forebear.data.tokenizers.bpe import readable_token, token_bytes
 from forebear.data.unicode import code_points, is_han
 from forebear.errors import InputError
-from forebear.inference.measure import finite_or_none
 from forebear.inference.predictor_protocols import eos_id, make_row, reject_nan, row_log_probs
+from forebear.numerics import finite_or_none
 from forebear.objectives.batch import token_batches
 
 if TYPE_CHECKING:

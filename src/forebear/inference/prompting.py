@@ -18,7 +18,6 @@ import numpy as np
 
 from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError, require_choice
-from forebear.inference.measure import finite_or_none
 from forebear.inference.next_tokens import BLANK_PATTERN, find_blank
 from forebear.inference.prompt_templates import (
     CHINESE_TEMPLATE,
@@ -36,6 +35,7 @@ from forebear.inference.prompt_templates import (
     validate_options,
 )
 from forebear.inference.score_continuations import ScoredSpan, is_masked_lm, score_verbalizers
+from forebear.numerics import finite_or_none
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer

@@ -13,7 +13,6 @@ import numpy as np
 from forebear.data.io.ledger import utf8_size
 from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError
-from forebear.inference.measure import finite_or_none, perplexity
 from forebear.inference.predictor_protocols import (
     eos_id,
     make_row,
@@ -22,6 +21,7 @@ from forebear.inference.predictor_protocols import (
     row_log_probs_with_lengths,
     unknown_token_bytes,
 )
+from forebear.numerics import finite_or_none, perplexity
 from forebear.objectives.batch import token_batches
 from forebear.statistical.ngram.language_model import NgramModel
 
