@@ -12,6 +12,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,8 @@ SMALLER = [
     (r"'\.'\), 3000, 50\)", "'.'), 200, 10)"),
     (r"--only ngram,gpt2,bert", "--only ngram,gpt2"),
 ]
+# Above 5 CPU seconds: only with --all, as in test_readme.py.
+LONG = ("forebear pretrain crf",)
 # These start new processes or train for long: they run only as printed.
 ONLY_AS_PRINTED = ("forebear compare", "forebear distil")
 FILE_NAME = re.compile(r"[\w.-]+/[\w.-]+|[\w.-]+\.(?:txt|tsv|json|conll|npy|png|html|toml|arpa)\b|(?<=--to )\S+")
@@ -102,7 +105,16 @@ def block_lock(folder: Path, number: int) -> Iterator[Path]:
         yield folder / f".{number}.done"
 
 
-@pytest.mark.parametrize("number", RUN, ids=lambda number: f"line {BLOCKS[number].line}")
+def block_params() -> list[Any]:
+    """The blocks by their line; long ones are marked slow."""
+    is_long = {number: any(map(BLOCKS[number].script.__contains__, LONG)) for number in RUN}
+    return [
+        pytest.param(number, id=f"line {BLOCKS[number].line}", marks=[pytest.mark.slow] * is_long[number])
+        for number in RUN
+    ]
+
+
+@pytest.mark.parametrize("number", block_params())
 def test_readme_block_succeeds_in_process(number: int, folder: Path, capfd: pytest.CaptureFixture[str]):
     for block_number in (*dependencies_of(number), number):  # in the same order everywhere: no deadlock
         with block_lock(folder, block_number) as done:

@@ -93,6 +93,7 @@ def test_run_of_two_processes_equals_run_of_one_and_can_be_rerun_by_one(single_p
     assert weights_digest(training_run.repeat_run(run.path, folder / "again")) == weights_digest(run)
 
 
+@pytest.mark.slow
 def test_run_resumes_with_another_number_of_processes(single_process_run: RunFolder, folder: Path):
     """From two to one to two. The same command finds the same run."""
     for processes, step in ((2, 10), (1, 20)):

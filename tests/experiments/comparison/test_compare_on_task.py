@@ -42,7 +42,7 @@ def compare_on_examples(folder: Path, to: Path, **changes) -> TaskComparison:
         "runs": [folder / "tiny"],
         "seeds": 2,
     }
-    return compare(to=to, **{**arguments, "adapt_time": 1, "threads": 1, **changes})
+    return compare(to=to, **{**arguments, "adapt_time": 0.4, "threads": 1, **changes})
 
 
 @pytest.fixture
