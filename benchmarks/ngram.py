@@ -34,7 +34,7 @@ from ngram_peers import KenLM, programs, timed
 from forebear.data.source import TextSource, prepare_source
 from forebear.models.ngram import NgramSpec
 from forebear.objectives.batch import BatchKey
-from forebear.statistical.array_pool import tune_malloc
+from forebear.statistical.disk_backed_arrays import tune_malloc
 from forebear.statistical.ngram.hash_table import NgramStore
 from forebear.statistical.ngram.language_model import NgramModel
 

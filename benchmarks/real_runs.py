@@ -75,9 +75,9 @@ class Bench:
         """zhwiki and the People's Daily."""
         text = self.folder / "chinese.txt"
         if not text.exists():
-            from forebear.data.io.ledger import Ledger
             from forebear.data.io.sources import find_sources
             from forebear.data.io.text_formats import TextFormat
+            from forebear.data.io.text_ledger import Ledger
 
             news = TextFormat("lines", "tagged").documents_in(
                 find_sources([DATA / "corpora" / "peoples-daily-1998-tagged.txt"]), Ledger()
@@ -119,7 +119,7 @@ class Bench:
     def world(self) -> tuple[Path, dict[str, tuple[Path, Path]]]:
         """The demo's small world: text in two languages, and for each of its tasks examples to learn and to test."""
         from forebear.demo.labeled_examples import write_demo_tasks
-        from forebear.demo.world import world_documents
+        from forebear.demo.stories import world_documents
 
         home = self.folder / "world"
         home.mkdir(exist_ok=True)

@@ -14,7 +14,7 @@ from side_by_side import DATA
 
 import forebear as fb
 from forebear.data.corpus.parallel import ParallelFormat
-from forebear.data.io.ledger import Ledger
+from forebear.data.io.text_ledger import Ledger
 from forebear.inference.run import Run
 from forebear.inference.translate import TranslationEvaluation, evaluate_translations
 

@@ -107,9 +107,9 @@ def rjieba(text: Path, tokenizer: Path, cores: int, to: Path) -> dict:
 
 
 def ready_sentences(text: Path) -> list[str]:
-    from forebear.data.io.ledger import Ledger
     from forebear.data.io.sources import find_sources
     from forebear.data.io.text_formats import TextFormat
+    from forebear.data.io.text_ledger import Ledger
     from forebear.data.sentences import split_sentences
 
     documents = TextFormat().documents_in(find_sources([text]), Ledger())

@@ -41,7 +41,7 @@ from forebear.embeddings.word2vec import Subwords
 from forebear.kernels.word2vec_sampling import KEEP_SCALE
 from forebear.models.word2vec import Word2VecSpec
 from forebear.objectives.batch import BatchKey
-from forebear.objectives.word2vec_batches import ContextWindows
+from forebear.objectives.word2vec_token_blocks import TokenBlocks
 
 BATCH = Word2VecSpec().default_recipe()["batch"]
 MORE = 5  # times the text, for one that is larger
@@ -80,7 +80,7 @@ class Ours:
         self.network = milestone.build(corpus.tokenizer)
         self.network.prepass(self.source)
         self.network.initialize(seed)
-        self.seed, self.rate, self.objective = seed, milestone.default_recipe()["rate"], ContextWindows(milestone.unit)
+        self.seed, self.rate, self.objective = seed, milestone.default_recipe()["rate"], TokenBlocks(milestone.unit)
 
     def learn(self, epochs: int = 1, threads: int = 1, in_step: bool = False, steps: int | None = None) -> None:
         total = steps or epochs * self.objective.steps(self.source, BATCH)

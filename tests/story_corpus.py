@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from forebear.data.corpus.corpus import Corpus
-from forebear.data.io.ledger import Ledger
 from forebear.data.io.sources import find_sources, sources_digest
 from forebear.data.io.text_formats import TextFormat
+from forebear.data.io.text_ledger import Ledger
 from forebear.data.segmentation import Segmenter
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.unicode import replace_surrogates

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from forebear.data import cleaning
 from forebear.data.cleaning import CleaningRules, clean_documents, write_documents
 from forebear.data.io.document import Document
-from forebear.data.io.ledger import Ledger, LedgerError, utf8_size
 from forebear.data.io.sources import SourceFile
 from forebear.data.io.text_formats import TextFormat
+from forebear.data.io.text_ledger import Ledger, LedgerError, utf8_size
 from forebear.errors import ForebearError, InputError
 
 NOTHING = CleaningRules(strip_controls=False, strip_invisible=False, drop_duplicates=False)

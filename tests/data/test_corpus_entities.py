@@ -13,8 +13,8 @@ from forebear.data.corpus.corpus import CORPUS_FILE, Corpus
 from forebear.data.corpus.prepare import prepare_corpus
 from forebear.data.entities import EntityDictionary
 from forebear.data.io.document import Document
-from forebear.data.io.ledger import Ledger
 from forebear.data.io.text_formats import TextFormat
+from forebear.data.io.text_ledger import Ledger
 from forebear.data.segmentation import Segmenter
 from forebear.data.source import TextSource, prepare_source, reopen_corpus
 from forebear.data.tokenizers.train import train_tokenizer

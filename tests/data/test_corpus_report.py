@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from forebear.data.cleaning import CleaningRules, clean_documents
 from forebear.data.corpus_report import LONG_LINE, CorpusReport, corpus_report, measure_tokenizers
 from forebear.data.io.document import Document
-from forebear.data.io.ledger import Ledger
 from forebear.data.io.sources import SourceFile
 from forebear.data.io.text_formats import TextFormat
+from forebear.data.io.text_ledger import Ledger
 
 ARTICLE = "The council approved the plan for the new bridge over the river on Monday evening after a long debate. " * 3
 BANNER = "Subscribe to our newsletter today!"

@@ -8,7 +8,7 @@ from math import log
 
 import pytest
 
-from forebear.demo import grammar, world
+from forebear.demo import grammar, stories
 from forebear.demo.demo_lexicon import RandomSource
 from forebear.demo.labeled_examples import (
     TASKS,
@@ -78,7 +78,7 @@ def test_bag_of_words_classifier_learns_topics(language: str):
 
 @BOTH_LANGUAGES
 def test_scrambled_sentences_are_not_generated_by_the_grammar(language: str):
-    rule = world.grammar_for(language).rules["happening"]
+    rule = stories.grammar_for(language).rules["happening"]
     for example in demo_examples("coherence", 16, 5, language):
         assert isinstance(example, DemoLabeledText)
         assert (grammar.text_information(rule, example.text) < float("inf")) == (example.label == "coherent")
@@ -103,7 +103,7 @@ def test_paraphrases_contain_the_pair_of_the_lineage():
 
 @BOTH_LANGUAGES
 def test_entity_tags_follow_iobes_and_mark_lexicon_names(language: str):
-    lexicons = world.world_lexicons()
+    lexicons = stories.world_lexicons()
     names = {
         label: {
             entry.form(language, form).removeprefix("the ").replace(" ", "")
@@ -178,11 +178,11 @@ def test_answers_contain_the_question_of_the_lineage():
 
 @BOTH_LANGUAGES
 def test_sense_pairs_share_the_word_and_are_labeled_by_its_sense(language: str):
-    rules = world.grammar_for(language).rules
+    rules = stories.grammar_for(language).rules
 
     def senses_of(word: str, text: str) -> set[str]:
         senses = set()
-        for sense in world.sense_sentences(language)[word]:
+        for sense in stories.sense_sentences(language)[word]:
             for node in rules[f"sense.{word}.{sense}"].nodes:
                 literals = [
                     literal.text
@@ -203,7 +203,7 @@ def test_sense_pairs_share_the_word_and_are_labeled_by_its_sense(language: str):
 
 
 def test_translations_name_the_same_people_and_places():
-    lexicons = world.world_lexicons()
+    lexicons = stories.world_lexicons()
     pairs = [
         (entry.form("en"), entry.form("zh"))
         for name in ("person", "team", "company", "organisation", "town")

@@ -10,7 +10,7 @@ import pytest
 
 import forebear as fb
 from forebear.cli.main import main
-from forebear.demo import world
+from forebear.demo import stories
 from forebear.demo.labeled_examples import write_demo_tasks
 from forebear.errors import InputError
 from forebear.inference.run import Run
@@ -25,7 +25,7 @@ def runs_folder(tmp_path_factory: pytest.TempPathFactory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FOREBEAR_CACHE", str(folder / "cache"))
         text = folder / "town.txt"
-        documents = (document.text for document in world.world_documents("both", 60_000, 0))
+        documents = (document.text for document in stories.world_documents("both", 60_000, 0))
         text.write_text("\n\n".join(documents), encoding="utf-8")
         fb.pretrain("gpt2", text, to=folder / "gpt2", steps=60, batch=1024, context=64, **SMALL)
         fb.pretrain("bert", text, to=folder / "bert", steps=30, batch=1024, context=64, **SMALL)

@@ -20,7 +20,7 @@ from forebear.models.elmo import ElmoSpec
 from forebear.nn.encoder import States
 from forebear.nn.model import Model
 from forebear.nn.scalar_mix import ScalarMix
-from forebear.nn.scalar_mix_encoder import ScalarMixEncoder
+from forebear.nn.scalar_mix_task_encoder import ScalarMixEncoder
 from forebear.tasks import task as predicting
 from forebear.training.build_learner import build_task_model
 from forebear.training.run_folder import RunFolder

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from forebear.cli.output import Output, count_phrase
-from forebear.data.io.ledger import Ledger
 from forebear.data.io.text_blocks import TextBlocks
+from forebear.data.io.text_ledger import Ledger
 from forebear.errors import InputError
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from forebear.data.corpus.corpus import Corpus
     from forebear.data.corpus_report import CorpusReport
     from forebear.data.io.document import Document
-    from forebear.data.io.ledger import Ledger
     from forebear.data.io.text_formats import TextFormat
+    from forebear.data.io.text_ledger import Ledger
     from forebear.data.tokenizers.tokenizer import Tokenizer
 
 CLEANING = Group("Cleaning (with --clean)")
@@ -88,8 +88,8 @@ def _read_with_progress(
     texts: list[str], text_format: TextFormat, progress: Callable[[int, int], None]
 ) -> tuple[Iterator[Document], Ledger]:
     """The documents, read with progress by bytes, and the ledger that reading fills."""
-    from forebear.data.io.ledger import Ledger
     from forebear.data.io.sources import find_sources
+    from forebear.data.io.text_ledger import Ledger
 
     ledger = Ledger()
     total = sum(source.file_stamp()[2] for source in find_sources(texts))

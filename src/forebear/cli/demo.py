@@ -12,7 +12,7 @@ from forebear.cli.compare import comparison_progress, print_comparison
 from forebear.cli.output import Console, Output, Switch, Table, number_cell, training_progress
 
 if TYPE_CHECKING:
-    from forebear.demo.world import DemoDocument
+    from forebear.demo.stories import DemoDocument
     from forebear.experiments.comparison.results import TextComparison
 
 # Models that learn the four tasks: an n-gram model, a decoder and an encoder.
@@ -133,11 +133,11 @@ def demo(
 
 def write_text(folder: Path, text: str) -> tuple[Path, float | None]:
     """Write the chosen text; return the file and its true entropy in bits per byte, if known."""
-    from forebear.demo import demo_text, python_manual, world
+    from forebear.demo import demo_text, python_manual, stories
 
     limit = None
     if text == "world":
-        stories = list(world.world_documents("both", TEXT_BYTES, SEED))
+        stories = list(stories.world_documents("both", TEXT_BYTES, SEED))
         documents = [story.text for story in stories]
         limit = _entropy_limit(stories)
     elif text == "manual":

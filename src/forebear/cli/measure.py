@@ -419,7 +419,7 @@ def measure_translation_command(
     """Translate the sources of parallel texts and compare with the references."""
     from itertools import islice
 
-    from forebear.data.io.ledger import Ledger
+    from forebear.data.io.text_ledger import Ledger
     from forebear.inference.translate import evaluate_translations
 
     ledger = Ledger()

@@ -29,7 +29,7 @@ from forebear.kernels.jit import on_compile
 if TYPE_CHECKING:
     import numpy as np
 
-    from forebear.data.io.ledger import Ledger
+    from forebear.data.io.text_ledger import Ledger
     from forebear.training.trainer import ProgressReport, TrainingCallback
 
 COUNTER_INTERVAL = 5  # seconds between lines of a counter
@@ -211,7 +211,7 @@ def start_display(display: Any) -> None:
 
 def ledger_table(ledger: Ledger) -> Table:
     """The ledger as a table: inputs, drops and outputs by stage."""
-    from forebear.data.io.ledger import LEDGER_UNITS
+    from forebear.data.io.text_ledger import LEDGER_UNITS
 
     rows = list(ledger.rows())
     units = [unit for unit in LEDGER_UNITS if any(unit in counts for _, _, counts in rows)]

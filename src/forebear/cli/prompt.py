@@ -186,9 +186,9 @@ def _answer_function(loaded_run: Run, mode: str, options: dict[str, Any]) -> Cal
 
 def _read_whole_files(texts: Sequence[str] | None, batch_input: BatchInputOptions) -> Iterator[InputLine]:
     """The texts of the arguments, then each file (of a folder or glob) as one text."""
-    from forebear.data.io.ledger import Ledger
     from forebear.data.io.sources import find_sources
     from forebear.data.io.text_blocks import TextBlocks
+    from forebear.data.io.text_ledger import Ledger
 
     yield from (InputLine(text) for text in texts or () if text != STDIN_PATH)
     file = batch_input.input_file or (STDIN_PATH if STDIN_PATH in (texts or ()) else None)

@@ -154,9 +154,9 @@ def tokenize(
     if input_file is None and STDIN_PATH in (texts or ()):
         input_file = Path(STDIN_PATH)
     if input_file is not None:
-        from forebear.data.io.ledger import Ledger
         from forebear.data.io.sources import find_sources
         from forebear.data.io.text_formats import TextFormat
+        from forebear.data.io.text_ledger import Ledger
 
         line_format = TextFormat(documents="lines", format="text")
         all_texts += [line.text for line in line_format.documents_in(find_sources([input_file]), Ledger())]

@@ -26,8 +26,8 @@ from forebear.data.duplicates import (
 from forebear.data.io.atomic import atomic_write, write_json
 from forebear.data.io.compression import compressed_writer
 from forebear.data.io.document import Document, with_continuation
-from forebear.data.io.ledger import Ledger, utf8_size
 from forebear.data.io.sources import BINARY_SUFFIXES, LEDGER_SUFFIX
+from forebear.data.io.text_ledger import Ledger, utf8_size
 from forebear.data.unicode import CONTROL_CHARS, INVISIBLES, find_mojibake
 from forebear.errors import ForebearError, InputError
 

@@ -26,7 +26,7 @@ from forebear.data.duplicates import (
     text_digest,
 )
 from forebear.data.io.document import Document, batches_by_size, with_continuation
-from forebear.data.io.ledger import Ledger
+from forebear.data.io.text_ledger import Ledger
 from forebear.data.sentences import split_sentences
 from forebear.data.unicode import CLASS_IDS, CLASSES
 

@@ -34,9 +34,9 @@ from forebear.data.entities import EntityDictionary
 from forebear.data.io.atomic import cache_folder
 from forebear.data.io.compression import MAX_COMPRESSION_RATIO, is_compressed
 from forebear.data.io.document import Document
-from forebear.data.io.ledger import Ledger
 from forebear.data.io.sources import Paths, ProgressFn, find_sources
 from forebear.data.io.text_formats import TextFormat
+from forebear.data.io.text_ledger import Ledger
 from forebear.data.segmentation import Segmenter
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.tokenizer_json import ROBERTA_SPECIALS

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from forebear.demo import world
+from forebear.demo import stories
 from forebear.demo.python_manual import manual_documents
 from forebear.objectives.shuffle import shuffled_positions
 
@@ -27,7 +27,7 @@ def mixed_documents(size: int, seed: int = 0) -> Iterator[str]:
             text, source = documents[int(document_index)], "manual"
         else:
             has_manual_left = has_manual_left and not is_manual_turn  # on its turn, the manual had no document left
-            text, source = world.make_story("both", seed, story_number).text, "world"
+            text, source = stories.make_story("both", seed, story_number).text, "world"
             story_number += 1
         num_bytes[source] += len(text.encode())
         yield text

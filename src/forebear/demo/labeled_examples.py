@@ -21,10 +21,10 @@ from typing import TypeVar
 
 from forebear.data.labeled.tag_schemes import entities_to_iobes
 from forebear.data.sentences import sentence_ends
-from forebear.demo import world
+from forebear.demo import stories
 from forebear.demo.demo_lexicon import LANGUAGES, ChoiceProbabilities, RandomSource, world_lexicons
 from forebear.demo.grammar import AlternativeNode, EntityMention, GenerationState, GrammarNode
-from forebear.demo.world import DemoLanguage
+from forebear.demo.stories import DemoLanguage
 from forebear.errors import InputError
 
 TOPICS = ("weather", "sport", "business", "food", "travel", "people")
@@ -119,7 +119,7 @@ def _permutation(chooser: RandomSource, count: int) -> list[int]:
 
 
 def _rule(language: str, name: str) -> AlternativeNode:
-    return world.grammar_for(language).rules[name]
+    return stories.grammar_for(language).rules[name]
 
 
 def _run_rule(chooser: RandomSource, language: str, name: str) -> GenerationState:
@@ -154,7 +154,7 @@ def _coherence(chooser: RandomSource, language: str, label: str) -> DemoLabeledT
 
 
 def _paraphrase(chooser: RandomSource, language: str, label: str) -> DemoTextPair:
-    name = _pick(chooser, sorted(world.load_meanings()))
+    name = _pick(chooser, sorted(stories.load_meanings()))
     generation = _run_rule(chooser, language, f"things.{name}")
     other = generation if label == "similar" else _change_one_entry(generation, language, name)
     # The two wordings always differ: the wording must not reveal the label.
@@ -209,7 +209,7 @@ def _story_with_questions(
     chooser: RandomSource, language: str
 ) -> tuple[GenerationState, list[tuple[int, EntityMention]]]:
     """A story, and the number of each question that it answers with the first mention of the answer by name."""
-    questions = world.story_questions()
+    questions = stories.story_questions()
     story_kind = _pick(chooser, sorted(questions))
     generation = _run_rule(chooser, language, f"story.{story_kind}")
     options = []
@@ -249,7 +249,7 @@ def _matching(chooser: RandomSource, language: str, label: str) -> DemoTextPair:
 
 
 def _senses(chooser: RandomSource, language: str, label: str) -> DemoSensePair:
-    senses_by_word = world.sense_sentences(language)
+    senses_by_word = stories.sense_sentences(language)
     word = _pick(chooser, list(senses_by_word))
     senses = list(senses_by_word[word])
     first = _pick(chooser, senses)
@@ -273,7 +273,7 @@ def _state_with_person(chooser: RandomSource) -> GenerationState:
 
 
 def _parallel(chooser: RandomSource, language: str, label: str) -> DemoTranslation:
-    name = _pick(chooser, sorted(world.load_meanings()))
+    name = _pick(chooser, sorted(stories.load_meanings()))
     generation = _run_rule(chooser, "en", f"things.{name}")
     return DemoTranslation(*(_sentence(generation, _rule(target, f"meaning.{name}")) for target in ("en", "zh")))
 
@@ -374,17 +374,20 @@ def _one_line(text: str) -> str:
 def words_of_two_meanings(language: DemoLanguage = "both") -> list[str]:
     """The words with two senses in the demo's world."""
     return [
-        word for candidate in LANGUAGES if language in (candidate, "both") for word in world.sense_sentences(candidate)
+        word
+        for candidate in LANGUAGES
+        if language in (candidate, "both")
+        for word in stories.sense_sentences(candidate)
     ]
 
 
 def sentences_with(word: str, count: int = 200, seed: int = 0) -> Iterator[DemoLabeledText]:
     """`count` sentences with the word, alternating its senses; each depends only on word, seed and its number."""
-    language = next((candidate for candidate in LANGUAGES if word in world.sense_sentences(candidate)), None)
+    language = next((candidate for candidate in LANGUAGES if word in stories.sense_sentences(candidate)), None)
     if language is None:
         known = ", ".join(words_of_two_meanings())
         raise InputError(f"{word!r} has no two meanings in the small world", hint=f"there are: {known}")
-    senses = list(world.sense_sentences(language)[word])
+    senses = list(stories.sense_sentences(language)[word])
     for number in range(count):
         generation = _state_with_person(RandomSource(f"sense/{word}/{seed}/{number}"))
         sense = senses[number % len(senses)]

@@ -14,10 +14,10 @@ import numpy as np
 
 from forebear.data.corpus.corpus import Corpus
 from forebear.data.io.atomic import atomic_write, explain_disk_errors, file_digest
-from forebear.data.io.ledger import Ledger
 from forebear.data.io.sources import PathLike, find_sources
 from forebear.data.io.text_blocks import TextBlocks
 from forebear.data.io.text_formats import TextFormat, numbered_lines
+from forebear.data.io.text_ledger import Ledger
 from forebear.data.labeled.labeled_source import LabeledSource
 from forebear.data.labeled.load import read_labeled
 from forebear.data.source import TextSource, is_corpus

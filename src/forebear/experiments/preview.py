@@ -25,7 +25,7 @@ from forebear.objectives.next_token import BidirectionalLM, NextToken
 from forebear.objectives.objective import Objective, PrepassObjective, batch_unit
 from forebear.objectives.sentence_pairs import DocSentences
 from forebear.objectives.seq2seq import SequenceToSequence
-from forebear.objectives.word2vec_batches import ContextWindows
+from forebear.objectives.word2vec_token_blocks import TokenBlocks
 from forebear.tasks.task_batches import FullBatch
 from forebear.training.build_learner import learner_for
 from forebear.training.learner import Learner
@@ -174,7 +174,7 @@ def _mask_stage(batch: Batch, split: CorpusSplit, objective: Objective) -> Stage
         case SequenceToSequence():
             count = counts["translation"]
             description = f"{count:,} tokens of translations are asked, seen the source and those before"
-        case ContextWindows():
+        case TokenBlocks():
             description = f"each of {counts['around']:,} words is asked with those around it"
         case Cooccurrences():
             description = f"of {counts['together']:,} pairs of words it is asked how often they stand together"
@@ -303,7 +303,7 @@ def preview_batch(plan: PretrainPlan, *, rows: int = 4, step: int = 0, progress:
     stats |= {"train_bytes": split.train.num_bytes, "held_out_bytes": split.held_out.num_bytes}
     stats["split_by"] = split.method
     windows = None
-    if isinstance(objective, ContextWindows):
+    if isinstance(objective, TokenBlocks):
         initial_arrays, _ = plan.init_from.initial_tensors(plan.spec, tokenizer) if plan.init_from else (None, [])
         model, moment = plan.spec.build(tokenizer), (plan.recipe.seed, step)
         model.prepass(split.train, initial_arrays)
@@ -375,7 +375,7 @@ def _build_rows(batch: Batch, tokenizer: Any, num_rows: int, objective: Objectiv
     source_ids: Any = inputs.pop("source", None)
     ends, source_ends = np.cumsum(lengths), np.cumsum(inputs.pop("source_lengths", ()))
     row_targets = {name: target for name, target in batch.targets.items() if name not in targets}
-    if isinstance(objective, ContextWindows):  # they are shown as windows
+    if isinstance(objective, TokenBlocks):  # they are shown as windows
         targets = {}
     actions = np.full(batch.num_target_tokens, "")
     if isinstance(objective, MaskedTokens):

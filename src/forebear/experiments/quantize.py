@@ -15,8 +15,8 @@ import numpy as np
 
 from forebear.data.corpus.parallel import ParallelFormat
 from forebear.data.corpus.subset import Subset
-from forebear.data.io.ledger import Ledger
 from forebear.data.io.sources import PathLike
+from forebear.data.io.text_ledger import Ledger
 from forebear.data.labeled.examples import Example, is_labeled
 from forebear.data.labeled.labeled_source import LabeledSource, labeled_source
 from forebear.data.labeled.load import read_extra_split, read_labeled

@@ -33,7 +33,7 @@ from forebear.models.spec import ModelSpec
 from forebear.objectives.objective import Objective, PrepassObjective
 from forebear.objectives.seq2seq import SequenceToSequence
 from forebear.registry import model_name
-from forebear.statistical.array_pool import tune_malloc
+from forebear.statistical.disk_backed_arrays import tune_malloc
 from forebear.tasks.baselines import task_baseline
 from forebear.tasks.task import predict_logits
 from forebear.tasks.task_batches import ExampleEpochs, ExampleRows, FullBatch

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forebear.data.io.ledger import utf8_size
 from forebear.data.io.sources import Paths, ProgressFn
+from forebear.data.io.text_ledger import utf8_size
 from forebear.data.labeled.examples import Example, TaggedExample, example_texts, is_labeled
 from forebear.data.labeled.labeled_source import LabeledSource, labeled_source
 from forebear.data.labeled.load import read_extra_split, training_overlap

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
-from forebear.data.io.ledger import utf8_size
+from forebear.data.io.text_ledger import utf8_size
 from forebear.errors import ForebearError, InputError
 
 if TYPE_CHECKING:

@@ -68,10 +68,10 @@ def validate_options(options: Sequence[AnswerOption], noun: str, hint: str) -> t
 
 def read_shots(file: str | os.PathLike[str]) -> list[tuple[str, str]]:
     """Read few-shot examples from a TSV file of text and answer; a header "text TAB label" is skipped."""
-    from forebear.data.io.ledger import Ledger
     from forebear.data.io.sources import find_sources
     from forebear.data.io.text_blocks import TextBlocks
     from forebear.data.io.text_formats import numbered_lines
+    from forebear.data.io.text_ledger import Ledger
 
     shots = []
     for source in find_sources([file]):

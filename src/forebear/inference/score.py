@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forebear.data.io.ledger import utf8_size
+from forebear.data.io.text_ledger import utf8_size
 from forebear.data.unicode import replace_surrogates
 from forebear.errors import InputError
 from forebear.inference.predictor_protocols import (

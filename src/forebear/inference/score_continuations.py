@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from forebear.data.io.ledger import utf8_size
+from forebear.data.io.text_ledger import utf8_size
 from forebear.errors import InputError
 from forebear.inference.predictor_protocols import (
     eos_id,

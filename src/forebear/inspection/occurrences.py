@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from forebear.data.io.ledger import Ledger
 from forebear.data.io.sources import find_sources
 from forebear.data.io.text_formats import TextFormat
+from forebear.data.io.text_ledger import Ledger
 from forebear.data.segmentation import Segmenter, has_han
 from forebear.data.sentences import SentenceMode, sentence_ends
 from forebear.data.unicode import replace_surrogates

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from forebear.models import spec
 from forebear.models.spec import WordVectorSpec
-from forebear.objectives.word2vec_batches import WordFrequencies
+from forebear.objectives.word2vec_token_blocks import WordFrequencies
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer

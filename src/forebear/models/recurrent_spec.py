@@ -117,7 +117,7 @@ class RecurrentSpec(ModelSpec):
     def build_task_encoder(self, tokenizer: Tokenizer, encoder_config: TaskEncoderConfig) -> Model:
         """The model's own encoder, or a task encoder over a scalar mix of its layers."""
         from forebear.nn.model import Model
-        from forebear.nn.scalar_mix_encoder import ScalarMixEncoder
+        from forebear.nn.scalar_mix_task_encoder import ScalarMixEncoder
 
         model = self.build(tokenizer)
         if encoder_config.kind is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from forebear.models import spec
 from forebear.models.spec import WordVectorSpec
-from forebear.objectives.word2vec_batches import ContextWindows
+from forebear.objectives.word2vec_token_blocks import TokenBlocks
 
 if TYPE_CHECKING:
     from forebear.data.tokenizers.tokenizer import Tokenizer
@@ -72,7 +72,7 @@ class Word2VecSpec(WordVectorSpec):
             spec.require_choice("output", self.output, OUTPUTS)
         ranges = dict.fromkeys(("width", "window", "negatives", "min_count"), (1, None))
         spec.require_range(self, **ranges, phrases=(0, MAX_PHRASE_PASSES), sample=(0, 1))
-        ContextWindows(self.unit)
+        TokenBlocks(self.unit)
 
     @property
     def unused_fields(self) -> dict[str, str]:
@@ -84,8 +84,8 @@ class Word2VecSpec(WordVectorSpec):
             return super().new_word_note
         return "have vectors that begin with what is known of their letter groups, beside a row of their own by chance"
 
-    def objective(self, tokenizer: Tokenizer) -> ContextWindows:
-        return ContextWindows(self.unit)
+    def objective(self, tokenizer: Tokenizer) -> TokenBlocks:
+        return TokenBlocks(self.unit)
 
     def build(self, tokenizer: Tokenizer) -> PhraseModel | PretrainedVectors:
         if self.output == IMPORTED:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from forebear.data.corpus.parallel import ParallelCorpus, ParallelFormat, first_misaligned_line, read_parallel
 from forebear.data.corpus.prepare import prepare_corpus
-from forebear.data.io.ledger import Ledger
 from forebear.data.io.text_formats import TextFormat
+from forebear.data.io.text_ledger import Ledger
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from forebear.data.io.ledger import MAX_EXAMPLES, Ledger, LedgerError
+from forebear.data.io.text_ledger import MAX_EXAMPLES, Ledger, LedgerError
 
 
 def sample_ledger() -> Ledger:

@@ -10,9 +10,9 @@ import pytest
 
 import forebear.data
 from forebear.data.io.document import Document
-from forebear.data.io.ledger import Ledger
 from forebear.data.io.sources import find_sources
 from forebear.data.io.text_formats import TextFormat
+from forebear.data.io.text_ledger import Ledger
 
 HOSTILE = {
     "spaces": " ",

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from forebear.data.io.ledger import Ledger
 from forebear.data.io.sources import find_sources
 from forebear.data.io.text_formats import TextFormat
+from forebear.data.io.text_ledger import Ledger
 from forebear.errors import InputError
 from story_corpus import read_documents, read_texts
 

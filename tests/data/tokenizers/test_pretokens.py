@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forebear.data.tokenizers import pretokens, vocabulary
+from forebear.data.tokenizers import build_vocabulary, pretokens
 from forebear.data.tokenizers.pretokens import CLASS_GAP, CLASS_RUN, CLASS_SINGLE, PretokenIndex
 from forebear.data.unicode import code_points, replace_surrogates
 from forebear.kernels import pretoken_table as loops
@@ -93,11 +93,11 @@ def test_lookup_is_compiled_only_for_much_text(monkeypatch, loaded):
 def test_piece_counts_equal_plain_counting(texts, compiled_from):
     sound_texts = [replace_surrogates(text) for text in texts]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vocabulary, "MAX_PRETOKENS", 3)
-        patch.setattr(vocabulary, "BLOCK_CHARACTERS", 5)
-        for module in (pretokens, vocabulary):
+        patch.setattr(build_vocabulary, "MAX_PRETOKENS", 3)
+        patch.setattr(build_vocabulary, "BLOCK_CHARACTERS", 5)
+        for module in (pretokens, build_vocabulary):
             patch.setattr(module, "worth_compiling", lambda seen: seen > compiled_from)
-        counts = vocabulary.count_pieces(sound_texts, str.split)
+        counts = build_vocabulary.count_pieces(sound_texts, str.split)
     assert counts == Counter(
         piece for text in sound_texts for pretoken in text.split(" ") for piece in pretoken.split()
     )

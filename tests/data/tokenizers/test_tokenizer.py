@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 
 from forebear.data.segmentation import Segmenter
+from forebear.data.tokenizers.build_vocabulary import coverage, order_vocabulary
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import train_tokenizer
-from forebear.data.tokenizers.vocabulary import coverage, order_vocabulary
 from forebear.errors import InputError
 from hostile_texts import hostile_lines, hostile_strings
 from story_corpus import encode_segmented

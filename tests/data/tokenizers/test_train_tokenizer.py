@@ -10,7 +10,7 @@ import pytest
 from forebear.data.io.text_formats import TextFormat
 from forebear.data.segmentation import Segmenter
 from forebear.data.source import tokenizer_for
-from forebear.data.tokenizers import bpe, vocabulary
+from forebear.data.tokenizers import bpe, build_vocabulary
 from forebear.data.tokenizers.train import TrainingSample, train_tokenizer
 from forebear.errors import InputError
 from hostile_texts import hostile_lines
@@ -81,7 +81,7 @@ def test_word_vocabulary_is_ordered_by_count():
 
 def test_word_vocabulary_does_not_depend_on_the_cache_limit(monkeypatch):
     unlimited = train_tokenizer("words", TEXTS)
-    monkeypatch.setattr(vocabulary, "MAX_PRETOKENS", 10)
+    monkeypatch.setattr(build_vocabulary, "MAX_PRETOKENS", 10)
     assert train_tokenizer("words", TEXTS).vocabulary() == unlimited.vocabulary()
 
 

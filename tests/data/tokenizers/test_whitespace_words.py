@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forebear.data.tokenizers import pretokens, vocabulary
+from forebear.data.tokenizers import build_vocabulary, pretokens
 from forebear.data.tokenizers.pretokens import WhitespaceWords
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import train_tokenizer
@@ -97,12 +97,12 @@ def test_words_with_equal_first_bytes_are_sorted(monkeypatch):
 def test_word_counts_and_vocabulary_order_equal_the_reference(compiled, texts, size, min_count):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pretokens, "worth_compiling", lambda _: compiled)
-        word_counts = vocabulary.WordCounts.from_texts(texts, ALL_GAPS)
+        word_counts = build_vocabulary.WordCounts.from_texts(texts, ALL_GAPS)
         counts = Counter(word for row in reference_words(texts) for word in row)
         assert dict(word_counts.word_counts()) == counts
         options = {"specials": ["[PAD]", "a", "12345678"], "size": size, "min_count": min_count}
         tokens, ids = word_counts.order_by_frequency(**options)
-        assert tokens == vocabulary.order_vocabulary(counts, **options)
+        assert tokens == build_vocabulary.order_vocabulary(counts, **options)
         token_ids = {name: number for number, name in enumerate(tokens) if number >= 3}
         assert ids.tolist() == [token_ids.get(name, -1) for name in word_counts.words.texts()]
 

@@ -19,7 +19,7 @@ from forebear.errors import ForebearError
 from forebear.kernels import ngram_counts as kernels
 from forebear.kernels.ngram_counts import ROW_SEPARATOR, ngram_levels, ngram_levels_reference
 from forebear.kernels.ngram_score import TOKENS_PER_BLOCK
-from forebear.statistical.array_pool import MIN_FILE_BYTES, ArrayPool, save_arrays
+from forebear.statistical.disk_backed_arrays import MIN_FILE_BYTES, ArrayPool, save_arrays
 from forebear.statistical.ngram import counts as counts_module
 from forebear.statistical.ngram import language_model
 from forebear.statistical.ngram import smoothing as smoothing_module

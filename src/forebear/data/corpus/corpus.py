@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.data.corpus.subset import CorpusSplit, Subset, document_bounds, held_out_mask, split_by_position
-from forebear.data.io.ledger import Ledger
+from forebear.data.io.text_ledger import Ledger
 from forebear.errors import ForebearError, InputError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 
 from forebear.data.entities import ENTITY_BEGIN, EntityDictionary, entity_flags, tagged_entities
 from forebear.data.io.document import Document
-from forebear.data.io.ledger import Ledger, utf8_size
+from forebear.data.io.text_ledger import Ledger, utf8_size
 from forebear.data.sentences import SentenceMode, document_lines, split_sentences
 from forebear.data.tokenizers.offsets import sum_by_index, text_lengths, utf8_offsets
 from forebear.errors import ForebearError, require_choice

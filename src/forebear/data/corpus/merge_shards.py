@@ -14,7 +14,7 @@ from forebear.data.corpus.corpus import CORPUS_FILE, CORPUS_FORMAT, DROPPED_FILE
 from forebear.data.corpus.document_encoder import NO_TOKENS_REASON, EncodedShard, combine_hashes
 from forebear.data.io.arrays import NpyAppender
 from forebear.data.io.atomic import sync_file, sync_folder, write_json
-from forebear.data.io.ledger import Ledger
+from forebear.data.io.text_ledger import Ledger
 from forebear.errors import InputError
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ import numpy as np
 from forebear.data.corpus.corpus import DROPPED_FILE, TOKENIZER_FILE, Corpus
 from forebear.data.corpus.subset import CorpusSplit, Subset, document_bounds, held_out_mask
 from forebear.data.io.atomic import cache_folder, explain_disk_errors, new_folder, sync_file, write_json
-from forebear.data.io.ledger import Ledger, utf8_size
 from forebear.data.io.sources import SourceFile, find_sources, sources_digest
 from forebear.data.io.text_blocks import OnBadBytes, TextBlocks
 from forebear.data.io.text_formats import (
@@ -35,6 +34,7 @@ from forebear.data.io.text_formats import (
     parse_json_line,
     record_text,
 )
+from forebear.data.io.text_ledger import Ledger, utf8_size
 from forebear.errors import InputError
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ from forebear.data.io import atomic, document
 from forebear.data.io.atomic import atomic_write, cache_folder, explain_disk_errors
 from forebear.data.io.compression import MAX_COMPRESSION_RATIO
 from forebear.data.io.document import Document, with_continuation
-from forebear.data.io.ledger import Ledger
 from forebear.data.io.sources import Paths, ProgressFn, find_sources, sources_digest
 from forebear.data.io.text_formats import TextFormat
+from forebear.data.io.text_ledger import Ledger
 from forebear.data.io.workers import cpu_count, run_jobs
 from forebear.data.segmentation import Segmenter
 from forebear.data.sentences import SentenceMode

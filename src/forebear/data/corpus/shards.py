@@ -15,7 +15,7 @@ from forebear.data.corpus.corpus import id_dtype
 from forebear.data.corpus.document_encoder import DocumentEncoder, EncodedShard
 from forebear.data.io.atomic import atomic_write, explain_disk_errors
 from forebear.data.io.document import Document, batches_by_size
-from forebear.data.io.ledger import Ledger
+from forebear.data.io.text_ledger import Ledger
 from forebear.errors import ForebearError
 
 SHARD_CHARACTERS = 1 << 20

@@ -15,12 +15,12 @@ import numpy as np
 from forebear.data.corpus import shards
 from forebear.data.corpus.document_encoder import DocumentEncoder, EncodedShard
 from forebear.data.io.document import Document
-from forebear.data.io.ledger import Ledger
 from forebear.data.io.text_formats import TextFormat
+from forebear.data.io.text_ledger import Ledger
 from forebear.data.sentences import SentenceMode
+from forebear.data.tokenizers.build_vocabulary import WordCounts
 from forebear.data.tokenizers.offsets import sum_by_index
 from forebear.data.tokenizers.tokenizer import EncodedBatch
-from forebear.data.tokenizers.vocabulary import WordCounts
 from forebear.data.tokenizers.word_level import WORD_SEPARATORS
 
 

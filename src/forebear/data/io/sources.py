@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
-from forebear.data.io.ledger import Ledger
+from forebear.data.io.text_ledger import Ledger
 from forebear.errors import ForebearError, InputError
 
 PathLike = str | os.PathLike[str]

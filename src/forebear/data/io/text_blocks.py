@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import IO, Any, Literal
 
 from forebear.data.io.compression import decompressed_stream
-from forebear.data.io.ledger import Ledger
 from forebear.data.io.sources import BLOCK_BYTES, SourceFile, explain_file_errors
+from forebear.data.io.text_ledger import Ledger
 from forebear.errors import InputError
 
 OnBadBytes = Literal["fail", "replace", "skip"]

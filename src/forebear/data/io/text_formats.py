@@ -20,9 +20,9 @@ from forebear.data.io.document import (
     split_position,
     with_continuation,
 )
-from forebear.data.io.ledger import Ledger, utf8_size
 from forebear.data.io.sources import SourceFile, find_sources
 from forebear.data.io.text_blocks import OnBadBytes, TextBlocks
+from forebear.data.io.text_ledger import Ledger, utf8_size
 from forebear.data.unicode import SURROGATES
 from forebear.errors import InputError, require_choice
 

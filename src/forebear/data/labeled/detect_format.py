@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from forebear.data.io.ledger import Ledger
 from forebear.data.io.sources import Paths, SourceFile, find_sources
 from forebear.data.io.text_blocks import OnBadBytes, TextBlocks
+from forebear.data.io.text_ledger import Ledger
 from forebear.data.labeled.columns import MAX_NAMES, Column, FormatGuess, RequestedColumns, assign_columns, is_header
 from forebear.data.labeled.labeled_format import LABELED_FORMATS, ONLY_TASK, TASKS, LabeledFileKind, LabeledFormat
 from forebear.data.labeled.readers import (

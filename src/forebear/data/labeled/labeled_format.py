@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
-from forebear.data.io.ledger import Ledger
 from forebear.data.io.sources import SourceFile
 from forebear.data.io.text_blocks import OnBadBytes, TextBlocks
+from forebear.data.io.text_ledger import Ledger
 from forebear.errors import InputError
 
 TASKS = ("classification", "pairs", "answering", "tagging", "choice")

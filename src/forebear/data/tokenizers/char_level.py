@@ -8,6 +8,7 @@ from typing import Unpack
 
 import numpy as np
 
+from forebear.data.tokenizers.build_vocabulary import text_blocks
 from forebear.data.tokenizers.tokenizer_json import (
     SpecSettings,
     TokenizerSpec,
@@ -16,7 +17,6 @@ from forebear.data.tokenizers.tokenizer_json import (
     make_normalizer,
     preprocessing_steps,
 )
-from forebear.data.tokenizers.vocabulary import text_blocks
 from forebear.data.unicode import code_points, replace_surrogates
 
 

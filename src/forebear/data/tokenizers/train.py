@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forebear.data.segmentation import Segmenter, has_han
-from forebear.data.tokenizers import bpe, char_level, tokenizer_json, vocabulary, word_level, wordpiece
+from forebear.data.tokenizers import bpe, build_vocabulary, char_level, tokenizer_json, word_level, wordpiece
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.tokenizer_json import BERT_SPECIALS, GPT2_SPECIALS, TokenizerSpec, make_normalizer
 from forebear.data.tokenizers.word_level import segmenter_spec
@@ -160,8 +160,8 @@ class _Training:
 
     def order(self, counts: Mapping[str, int]) -> tuple[list[str], dict[str, Any]]:
         """The vocabulary in id order, and the settings."""
-        tokens = vocabulary.order_vocabulary(counts, specials=self.specials.values(), **self.limits)
-        return tokens, self.settings(vocabulary.coverage(counts, tokens))
+        tokens = build_vocabulary.order_vocabulary(counts, specials=self.specials.values(), **self.limits)
+        return tokens, self.settings(build_vocabulary.coverage(counts, tokens))
 
 
 def _train_words(
@@ -185,7 +185,7 @@ def _train_words(
 def _train_whitespace_words(training: _Training, single_pass: SinglePassText | None) -> Tokenizer:
     """Train a whitespace tokenizer; the counted words fill its token cache."""
     if single_pass is None:
-        word_counts = vocabulary.WordCounts.from_texts(training.sample, " " + word_level.WORD_SEPARATORS)
+        word_counts = build_vocabulary.WordCounts.from_texts(training.sample, " " + word_level.WORD_SEPARATORS)
     else:
         deque(training.sample, maxlen=0)  # `single_pass` counts the words while the texts are read
         word_counts = single_pass.word_counts

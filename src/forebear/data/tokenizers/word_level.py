@@ -14,7 +14,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from forebear.data.segmentation import Segmenter, has_han
-from forebear.data.tokenizers import vocabulary
+from forebear.data.tokenizers import build_vocabulary
 from forebear.data.tokenizers.tokenizer_json import (
     SEPARATOR,
     SpecSettings,
@@ -88,7 +88,7 @@ def count_words(
                 text = text.replace(separator, " ")
             yield text
 
-    return vocabulary.count_pieces(spaced_texts(), split_pretoken), is_segmented
+    return build_vocabulary.count_pieces(spaced_texts(), split_pretoken), is_segmented
 
 
 def _pretoken_splitter(split: str, normalise: Sequence[str]) -> Callable[[str], Sequence[str]]:
@@ -101,12 +101,12 @@ def _pretoken_splitter(split: str, normalise: Sequence[str]) -> Callable[[str], 
     return split_pretoken
 
 
-def split_counts(counts: vocabulary.WordCounts) -> Counter[str] | None:
+def split_counts(counts: build_vocabulary.WordCounts) -> Counter[str] | None:
     """The counts after splitting entries at all kinds of white space; None if each entry is a single word."""
     joined = counts.words.gather("_")
     if joined.isprintable() or WHITESPACE.search(joined) is None:
         return None
-    return vocabulary.count_known_pretokens(counts.word_counts(), _pretoken_splitter("spaces", ()))
+    return build_vocabulary.count_known_pretokens(counts.word_counts(), _pretoken_splitter("spaces", ()))
 
 
 def word_tokenizer_spec(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any, Unpack
 
-from forebear.data.tokenizers import vocabulary
+from forebear.data.tokenizers import build_vocabulary
 from forebear.data.tokenizers.tokenizer_json import (
     SpecSettings,
     TokenizerSpec,
@@ -51,7 +51,7 @@ def count_wordpiece_words(texts: Iterable[str], *, lower: bool, normalise: Seque
     _, pretokenize = preprocessing_steps(normalizer, {"type": "BertPreTokenizer"})
     # With spaces between Chinese characters, each of them is one pretoken instead of each sentence.
     separated = (" ".join(_CJK_OR_OTHER.findall(replace_surrogates(text))) for text in texts)
-    return vocabulary.count_pieces(separated, pretokenize)
+    return build_vocabulary.count_pieces(separated, pretokenize)
 
 
 def train_wordpiece(counts: Mapping[str, int], *, size: int, min_count: int, specials: Mapping[str, str]) -> list[str]:
@@ -106,7 +106,7 @@ def _alphabet(counts: Mapping[str, int], *, max_pieces: int) -> list[str]:
             piece_counts[word[0]] += count
             for character in word[1:]:
                 piece_counts[CONTINUATION_PREFIX + character] += count
-    return vocabulary.order_vocabulary(piece_counts, specials=(), size=max(max_pieces, 1), min_count=1)
+    return build_vocabulary.order_vocabulary(piece_counts, specials=(), size=max(max_pieces, 1), min_count=1)
 
 
 def wordpiece_spec(tokens: Sequence[str], *, lower: bool, **settings: Unpack[SpecSettings]) -> TokenizerSpec:

@@ -11,9 +11,9 @@ import numpy as np
 from forebear.data.corpus.prepare import document_hashes
 from forebear.data.corpus.subset import held_out_mask
 from forebear.data.io.document import with_continuation
-from forebear.data.io.ledger import Ledger, utf8_size
 from forebear.data.io.sources import Paths, find_sources
 from forebear.data.io.text_formats import TextFormat
+from forebear.data.io.text_ledger import Ledger, utf8_size
 from forebear.data.sentences import SentenceMode, split_sentences
 from forebear.errors import InputError
 from forebear.experiments.comparison.results import CompressionBaseline

@@ -12,7 +12,7 @@ import numpy as np
 from forebear.data.io.arrays import release_pages
 from forebear.kernels.jit import compile_kernel
 from forebear.kernels.ngram_layout import narrow_ints
-from forebear.statistical.array_pool import (
+from forebear.statistical.disk_backed_arrays import (
     UNBOUNDED_POOL,
     ArrayPool,
     SpillArray,

@@ -24,7 +24,7 @@ from forebear.kernels.ngram_layout import (
     SPARE_BUCKETS,
     NgramTable,
 )
-from forebear.statistical.array_pool import UNBOUNDED_POOL, ArrayPool
+from forebear.statistical.disk_backed_arrays import UNBOUNDED_POOL, ArrayPool
 from forebear.statistical.ngram.backoff import PROBABILITY_TOLERANCE
 from forebear.statistical.ngram.index import NgramIndex
 from forebear.statistical.ngram.smoothing import NGRAMS_PER_PAGE_RELEASE, LogProbLevels

@@ -12,7 +12,7 @@ from forebear.data.io.arrays import release_pages
 from forebear.errors import ForebearError
 from forebear.kernels.jit import compile_kernel
 from forebear.kernels.ngram_layout import narrow_ints
-from forebear.statistical.array_pool import UNBOUNDED_POOL, ArrayPool, narrowest_dtype
+from forebear.statistical.disk_backed_arrays import UNBOUNDED_POOL, ArrayPool, narrowest_dtype
 
 ABSENT = -1  # id of an absent n-gram
 MIN_COMPILED_NGRAMS = 1 << 18  # n-grams; for fewer, numpy takes less time than loading compiled kernels

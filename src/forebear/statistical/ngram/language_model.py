@@ -12,7 +12,7 @@ import numpy as np
 
 from forebear.errors import ForebearError, InputError
 from forebear.numerics import require_names
-from forebear.statistical.array_pool import save_arrays
+from forebear.statistical.disk_backed_arrays import save_arrays
 from forebear.statistical.ngram.backoff import BackoffTable, split_rows
 from forebear.statistical.ngram.counts import NgramCounter, NgramCounts, write_rows
 from forebear.statistical.ngram.hash_table import NgramStore

@@ -11,7 +11,7 @@ import numpy as np
 from forebear.data.io.arrays import release_pages
 from forebear.errors import InputError
 from forebear.kernels.jit import compile_kernel
-from forebear.statistical.array_pool import UNBOUNDED_POOL, ArrayPool
+from forebear.statistical.disk_backed_arrays import UNBOUNDED_POOL, ArrayPool
 from forebear.statistical.ngram.counts import NgramCounts
 from forebear.statistical.ngram.index import MIN_COMPILED_NGRAMS, NgramIndex
 

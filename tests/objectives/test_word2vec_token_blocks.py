@@ -15,7 +15,7 @@ from forebear.data.corpus.prepare import prepare_corpus
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.errors import InputError
 from forebear.objectives.batch import BatchKey
-from forebear.objectives.word2vec_batches import ContextWindows
+from forebear.objectives.word2vec_token_blocks import TokenBlocks
 
 TEXTS = ["a b c. d e. f", "g h", "i. j k l m n o p. q", "r", "s t u v w. x y z"]
 
@@ -30,7 +30,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 @given(size=st.integers(1, 60), seed=st.integers(0, 5), epoch=st.integers(0, 3))
 @pytest.mark.parametrize("unit", ["sentence", "document"])
 def test_context_windows_contain_every_word_once_an_epoch(corpus: Corpus, unit: str, size: int, seed: int, epoch: int):
-    objective, source = ContextWindows(unit), corpus.all_documents()
+    objective, source = TokenBlocks(unit), corpus.all_documents()
     steps = objective.steps(source, size)
     counts: Counter[int] = Counter()
     for step in range(epoch * steps, (epoch + 1) * steps):
@@ -45,7 +45,7 @@ def test_context_windows_contain_every_word_once_an_epoch(corpus: Corpus, unit: 
 @given(size=st.integers(1, 60), step=st.integers(0, 20))
 @pytest.mark.parametrize("unit", ["sentence", "document"])
 def test_context_window_sequences_stay_within_their_unit(corpus: Corpus, unit: str, size: int, step: int):
-    batch = ContextWindows(unit).batch(corpus.all_documents(), size, BatchKey(0, step))
+    batch = TokenBlocks(unit).batch(corpus.all_documents(), size, BatchKey(0, step))
     units = corpus.all_documents().by_sentence() if unit == "sentence" else corpus.all_documents()
     texts = [" ".join(map(str, corpus.ids[first:last])) for first, last in units.spans.tolist()]
     ends = np.cumsum(batch.inputs["lengths"])
@@ -55,7 +55,7 @@ def test_context_window_sequences_stay_within_their_unit(corpus: Corpus, unit: s
 
 
 def test_context_windows_are_shuffled_anew_each_epoch(corpus: Corpus):
-    objective, source = ContextWindows("document"), corpus.all_documents()
+    objective, source = TokenBlocks("document"), corpus.all_documents()
     steps = objective.steps(source, 3)
     orders = [
         tuple(
@@ -69,4 +69,4 @@ def test_context_windows_are_shuffled_anew_each_epoch(corpus: Corpus):
 
 def test_context_windows_refuse_unknown_unit():
     with pytest.raises(InputError, match="no unit of text is named 'page'"):
-        ContextWindows("page")
+        TokenBlocks("page")

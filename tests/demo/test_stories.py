@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from forebear.demo import grammar, world
+from forebear.demo import grammar, stories
 from forebear.demo.demo_lexicon import past_participle, past_tense, plural, present_participle, with_article
 from forebear.demo.labeled_examples import write_demo_tasks
 from forebear.errors import InputError
@@ -23,26 +23,26 @@ GRAMMAR_NOTATION = re.compile(r"[<>\[\]{}|@~_^¶*=]|None|  | \n|\n\n| [,.!?;]|[,
 
 
 @pytest.fixture(scope="module")
-def stories_by_language() -> dict[str, list[world.DemoDocument]]:
-    return {language: list(world.world_documents(language, SAMPLE, 7)) for language in ("en", "zh")}
+def stories_by_language() -> dict[str, list[stories.DemoDocument]]:
+    return {language: list(stories.world_documents(language, SAMPLE, 7)) for language in ("en", "zh")}
 
 
 @BOTH_LANGUAGES
 def test_story_depends_on_seed_and_number_alone(language: str):
-    stories = list(islice(world.world_documents(language, 50_000, 3), 20))
-    assert stories == [world.make_story(language, 3, number) for number in range(20)]
-    assert world.make_story(language, 4, 0) != stories[0]
+    first_stories = list(islice(stories.world_documents(language, 50_000, 3), 20))
+    assert first_stories == [stories.make_story(language, 3, number) for number in range(20)]
+    assert stories.make_story(language, 4, 0) != first_stories[0]
 
 
 @BOTH_LANGUAGES
 def test_stories_differ_from_each_other_and_keep_their_language(language: str):
     """Hardly any story repeats, and all are in the requested language."""
-    assert len({story.text for story in islice(world.world_documents(language, 10**9, 0), 500)}) > 495
-    assert all(story.language == language for story in world.world_documents(language, 5_000, 1))
+    assert len({story.text for story in islice(stories.world_documents(language, 10**9, 0), 500)}) > 495
+    assert all(story.language == language for story in stories.world_documents(language, 5_000, 1))
 
 
 def test_stories_stop_at_the_requested_size():
-    texts = [story.text for story in world.world_documents("both", 100_000, 1)]
+    texts = [story.text for story in stories.world_documents("both", 100_000, 1)]
     assert 100_000 <= sum(len(text.encode()) for text in texts) < 103_000
     assert sum(len(text.encode()) for text in texts[:-1]) < 100_000
 
@@ -50,43 +50,43 @@ def test_stories_stop_at_the_requested_size():
 @BOTH_LANGUAGES
 def test_every_story_has_one_derivation_with_its_bits(language: str):
     """So a story's bits are −log2 of the probability of its text; parsing it back proves it unambiguous."""
-    node = world.grammar_for(language).rules["document"]
+    node = stories.grammar_for(language).rules["document"]
     for number in range(60):
-        story = world.make_story(language, 123, number)
+        story = stories.make_story(language, 123, number)
         (bits,) = grammar.derivation_bits(node, story.text)
         assert isclose(bits, story.bits, rel_tol=1e-9)
 
 
 @BOTH_LANGUAGES
-def test_equal_stories_have_equal_bits(language: str, stories_by_language: dict[str, list[world.DemoDocument]]):
+def test_equal_stories_have_equal_bits(language: str, stories_by_language: dict[str, list[stories.DemoDocument]]):
     bits: dict[str, float] = {}
     for story in stories_by_language[language]:
         assert isclose(bits.setdefault(story.text, story.bits), story.bits, rel_tol=1e-9)
 
 
 def test_text_outside_the_world_has_infinite_information():
-    assert world.information("The quick brown fox.", "en") == float("inf")
-    text = world.make_story("zh", 0, 0).text
-    assert world.information(text[:-1], "zh") == float("inf")
+    assert stories.information("The quick brown fox.", "en") == float("inf")
+    text = stories.make_story("zh", 0, 0).text
+    assert stories.information(text[:-1], "zh") == float("inf")
 
 
 @BOTH_LANGUAGES
 def test_entropy_agrees_across_seeds_within_its_error(language: str):
-    first, second = (world.entropy(language, 300_000, seed) for seed in (1, 2))
+    first, second = (stories.entropy(language, 300_000, seed) for seed in (1, 2))
     assert 0.1 < first.rate < 2
     assert 0 < first.error < 0.05 * first.rate
     assert abs(first.rate - second.rate) < 4 * (first.error**2 + second.error**2) ** 0.5
 
 
 def test_stories_in_both_languages_add_one_bit_for_the_language():
-    stories = list(islice(world.world_documents("both", 10**9, 5), 40))
-    assert {story.language for story in stories} == {"en", "zh"}
-    assert all(isclose(world.information(s.text, s.language) + 1, s.bits, rel_tol=1e-9) for s in stories[:4])
+    mixed_stories = list(islice(stories.world_documents("both", 10**9, 5), 40))
+    assert {story.language for story in mixed_stories} == {"en", "zh"}
+    assert all(isclose(stories.information(s.text, s.language) + 1, s.bits, rel_tol=1e-9) for s in mixed_stories[:4])
 
 
 @BOTH_LANGUAGES
 def test_trigram_cross_entropy_is_above_the_entropy_of_the_source(
-    language: str, stories_by_language: dict[str, list[world.DemoDocument]]
+    language: str, stories_by_language: dict[str, list[stories.DemoDocument]]
 ):
     """An interpolated trigram over words or characters, learned from the same source, stays above its entropy."""
     train, held_out = stories_by_language[language][::2], stories_by_language[language][1::2]
@@ -117,14 +117,14 @@ def test_trigram_cross_entropy_is_above_the_entropy_of_the_source(
 
 
 @BOTH_LANGUAGES
-def test_stories_contain_no_grammar_notation(language: str, stories_by_language: dict[str, list[world.DemoDocument]]):
+def test_stories_contain_no_grammar_notation(language: str, stories_by_language: dict[str, list[stories.DemoDocument]]):
     for story in stories_by_language[language]:
         assert not (match := GRAMMAR_NOTATION.search(story.text)), (match, story.text)
         assert story.text == story.text.strip()
         assert story.text.count("“") == story.text.count("”")
 
 
-def test_english_stories_follow_english_spelling(stories_by_language: dict[str, list[world.DemoDocument]]):
+def test_english_stories_follow_english_spelling(stories_by_language: dict[str, list[stories.DemoDocument]]):
     for story in stories_by_language["en"]:
         text = story.text
         assert not re.search(r"\b[Aa] [aeiouAEIOU](?!ni|se|ne)\w", text), text
@@ -136,7 +136,7 @@ def test_english_stories_follow_english_spelling(stories_by_language: dict[str, 
         assert not re.search(r"(?:dumplings|skewers|ribs|pancakes) (?:was|is) ", text), text
 
 
-def test_chinese_stories_use_chinese_punctuation(stories_by_language: dict[str, list[world.DemoDocument]]):
+def test_chinese_stories_use_chinese_punctuation(stories_by_language: dict[str, list[stories.DemoDocument]]):
     for story in stories_by_language["zh"]:
         assert not re.search(r"[,;:!?()\"'A-Za-z]|\.", story.text), story.text
         assert not re.search(r"[\u4e00-\u9fff] +[\u4e00-\u9fff]", story.text), story.text
@@ -146,9 +146,9 @@ def test_chinese_stories_use_chinese_punctuation(stories_by_language: dict[str, 
 @BOTH_LANGUAGES
 def test_pronouns_agree_with_the_gender_of_the_person(language: str):
     """In a biography every pronoun refers to the one person it is about."""
-    rules = world.grammar_for(language).rules["people.born"], world.grammar_for(language).rules["people.work"]
+    rules = stories.grammar_for(language).rules["people.born"], stories.grammar_for(language).rules["people.work"]
     for number in range(200):
-        state = grammar.GenerationState(world.RandomSource(f"agree/{number}"))
+        state = grammar.GenerationState(stories.RandomSource(f"agree/{number}"))
         for node in rules:
             node.write(state)
         he, she = ("he", "she") if language == "en" else ("他", "她")
@@ -160,9 +160,9 @@ def test_pronouns_agree_with_the_gender_of_the_person(language: str):
 @BOTH_LANGUAGES
 def test_dialogue_has_two_speakers(language: str):
     """A story within a dialogue must not change the speakers."""
-    rule = world.grammar_for(language).rules["story.talk"]
+    rule = stories.grammar_for(language).rules["story.talk"]
     for number in range(300):
-        state = grammar.GenerationState(world.RandomSource(f"talk/{number}"))
+        state = grammar.GenerationState(stories.RandomSource(f"talk/{number}"))
         rule.write(state)
         speakers = [re.split("[:：]", line)[0] for line in state.text().split("\n")]
         assert len(set(speakers)) == 2, state.text()
@@ -171,10 +171,10 @@ def test_dialogue_has_two_speakers(language: str):
 
 @BOTH_LANGUAGES
 def test_weather_persists_through_a_report(language: str):
-    rule = world.grammar_for(language).rules["story.weather"]
+    rule = stories.grammar_for(language).rules["story.weather"]
     rainy, snowy = ("umbrella", "shovelling") if language == "en" else ("伞", "铲雪")
     for number in range(300):
-        state = grammar.GenerationState(world.RandomSource(f"weather/{number}"))
+        state = grammar.GenerationState(stories.RandomSource(f"weather/{number}"))
         rule.write(state)
         if state.memory["W"].kind == "snow":
             assert rainy not in state.text()
@@ -182,7 +182,9 @@ def test_weather_persists_through_a_report(language: str):
             assert snowy not in state.text()
 
 
-def test_vocabulary_size_and_growth_are_like_natural_language(stories_by_language: dict[str, list[world.DemoDocument]]):
+def test_vocabulary_size_and_growth_are_like_natural_language(
+    stories_by_language: dict[str, list[stories.DemoDocument]],
+):
     english = re.findall(r"[A-Za-z]+", " ".join(story.text for story in stories_by_language["en"]).lower())
     counts = Counter(english)
     assert len(counts) > 1_500
@@ -200,7 +202,7 @@ def test_vocabulary_size_and_growth_are_like_natural_language(stories_by_languag
 
 
 @BOTH_LANGUAGES
-def test_stories_have_a_few_sentences(language: str, stories_by_language: dict[str, list[world.DemoDocument]]):
+def test_stories_have_a_few_sentences(language: str, stories_by_language: dict[str, list[stories.DemoDocument]]):
     lengths = [len(re.findall(r"[.!?。！？]", story.text)) for story in stories_by_language[language]]
     assert min(lengths) >= 2
     assert max(lengths) <= 20
@@ -228,7 +230,7 @@ def test_english_inflections_match_worked_examples():
 
 def test_unknown_story_language_is_refused():
     with pytest.raises(InputError, match="'fr'"):
-        world.make_story("fr", 0, 0)  # type: ignore[arg-type]
+        stories.make_story("fr", 0, 0)  # type: ignore[arg-type]
 
 
 def _sha256(texts: Iterable[str]) -> str:
@@ -237,8 +239,8 @@ def _sha256(texts: Iterable[str]) -> str:
 
 def test_stories_and_task_files_equal_those_of_version_0_1(tmp_path: Path):
     """Results measured on the demo's text and tasks stay comparable only while no byte of them changes."""
-    stories = (world.make_story("both", 0, number).text for number in range(1000))
-    assert _sha256(stories) == "d43bb1888c46de4b9f643fc65842005f64350ba1a5cb99977514d848a45f66c6"
+    texts = (stories.make_story("both", 0, number).text for number in range(1000))
+    assert _sha256(texts) == "d43bb1888c46de4b9f643fc65842005f64350ba1a5cb99977514d848a45f66c6"
     task_files = write_demo_tasks(tmp_path, 40, 20, seed=1)
     texts = (file.read_text(encoding="utf-8") for pair in task_files.values() for file in pair)
     assert _sha256(texts) == "7d983b2b9d89085fb02c5fcb69a0119c88fc8145cd30ffc2c88c61e6ebd55880"

@@ -21,7 +21,7 @@ def _epoch_order(steps: int, seed: int, epoch: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class ContextWindows:
+class TokenBlocks:
     """Blocks of `batch_size` tokens, each once per epoch, in random order.
 
     Sequences are the units of a block; windows do not cross units. Window sizes and negative samples are sampled by the
@@ -63,13 +63,13 @@ class ContextWindows:
 
 @dataclass(frozen=True)
 class WordFrequencies:
-    """The blocks of `ContextWindows`, without targets."""
+    """The blocks of `TokenBlocks`, without targets."""
 
     def steps(self, source: Subset, batch_size: int) -> int:
-        return ContextWindows("document").steps(source, batch_size)
+        return TokenBlocks("document").steps(source, batch_size)
 
     def batch(self, source: Subset, batch_size: int, key: BatchKey) -> Batch:
-        return Batch(ContextWindows("document").batch(source, batch_size, key).inputs, {})
+        return Batch(TokenBlocks("document").batch(source, batch_size, key).inputs, {})
 
     def check(self, source: Subset) -> None:
         """Every text has words."""
