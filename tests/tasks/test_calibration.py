@@ -45,7 +45,7 @@ def sigmoid_cases(true_temperature: float, cases: int = 8_000, classes: int = 3)
 @pytest.mark.parametrize("true_temperature", [0.3, 1.0, 3.0, 8.0])
 def test_fitted_temperature_equals_the_true_one(cases, true_temperature):
     logits, targets = cases(true_temperature)
-    fitted = temperature(logits, targets)
+    fitted = optimal_temperature(logits, targets)
     assert fitted == pytest.approx(true_temperature, rel=0.05)
     for other in (fitted * 0.99, fitted * 1.01):  # it is a minimum
         assert log_loss(logits, targets, other) > log_loss(logits, targets, fitted)
@@ -63,7 +63,7 @@ def test_fitted_temperature_has_the_lowest_loss_within_bounds(seed, several, sca
     rng = np.random.default_rng(seed)
     logits = rng.normal(0, scale, (rng.integers(1, 12), 3))
     targets = rng.random(logits.shape) < 0.5 if several else rng.integers(0, 3, len(logits))
-    fitted = temperature(logits, targets)
+    fitted = optimal_temperature(logits, targets)
     assert MIN_TEMPERATURE <= fitted <= MAX_TEMPERATURE
     best = log_loss(logits, targets, fitted)
     assert all(
@@ -73,10 +73,10 @@ def test_fitted_temperature_has_the_lowest_loss_within_bounds(seed, several, sca
 
 def test_temperature_without_a_minimum_is_a_bound_or_one():
     logits = np.array([[2.0, 0.0], [0.0, 1.0]])
-    assert temperature(logits, np.array([0, 1])) == MIN_TEMPERATURE  # all correct: the sharper, the better
-    assert temperature(logits, np.array([1, 0])) == MAX_TEMPERATURE
-    assert temperature(np.full((3, 2), 7.0), np.array([0, 1, 1])) == 1  # uniform logits carry no information
-    assert temperature(np.zeros((3, 2)), np.ones((3, 2), bool)) == 1
+    assert optimal_temperature(logits, np.array([0, 1])) == MIN_TEMPERATURE  # all correct: the sharper, the better
+    assert optimal_temperature(logits, np.array([1, 0])) == MAX_TEMPERATURE
+    assert optimal_temperature(np.full((3, 2), 7.0), np.array([0, 1, 1])) == 1  # uniform logits carry no information
+    assert optimal_temperature(np.zeros((3, 2)), np.ones((3, 2), bool)) == 1
 
 
 @settings(max_examples=25)
@@ -126,7 +126,7 @@ def test_losses_of_large_logits_do_not_overflow():
     with np.errstate(all="raise", under="ignore"):
         assert log_loss(logits, targets) == 1e4
         assert log_loss(logits, np.array([[True, False], [True, False]])) == 5e3
-        assert temperature(logits, targets) == MAX_TEMPERATURE
+        assert optimal_temperature(logits, targets) == MAX_TEMPERATURE
 
 
 def test_temperature_refuses_invalid_logits():
@@ -138,7 +138,7 @@ def test_temperature_refuses_invalid_logits():
         (np.array([[-np.inf, 1.0]]), np.array([0])),
     ):
         with pytest.raises(InputError, match="logits"):
-            temperature(logits, targets)
+            optimal_temperature(logits, targets)
 
 
 def test_multiple_choice_calibrates_any_number_of_choices():

@@ -27,7 +27,7 @@ from forebear.inference.measure import prepare_texts
 from forebear.inference.run import Run
 from forebear.inference.translate import evaluate_translations
 from forebear.tasks.task import predict_logits
-from forebear.training.card import write_card
+from forebear.training.card import write_model_card
 from forebear.training.create_finished_run import create_run
 from forebear.training.run_folder import RunFolder
 
@@ -272,7 +272,7 @@ def quantize_run(
             raise
     cost["bytes"] = {"floats": metadata["weights"]["bytes"], "integers": folder.metadata["weights"]["bytes"]}
     folder.update(metrics=cost.pop("metrics", {}), quantised=folder.metadata["quantised"] | cost)
-    write_card(folder)
+    write_model_card(folder)
     quantized.notes += source_run.notes
     return quantized
 

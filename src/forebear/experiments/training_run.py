@@ -39,7 +39,7 @@ from forebear.tasks.task import predict_logits
 from forebear.tasks.task_batches import ExampleEpochs, ExampleRows, FullBatch
 from forebear.training import diagnostics
 from forebear.training.build_learner import balanced_label_weights, learner_for, task_learner, uses_full_batch
-from forebear.training.card import write_card
+from forebear.training.card import write_model_card
 from forebear.training.learner import Learner
 from forebear.training.ngram_store import spill_to_run_folder
 from forebear.training.process_group import SINGLE_PROCESS, ProcessGroup
@@ -541,6 +541,6 @@ def train_run(
         for note in new_notes:
             callback.on_note(note)
         run.metadata |= {**entries, "notes": [*run.metadata.get("notes", []), *new_notes]}
-        write_card(run)
+        write_model_card(run)
         run.update(state="finished")  # last: a finished run is complete
     return run

@@ -101,7 +101,7 @@ class PackedEncoder(Encoder):
         layers = [x if encoder.project is None else encoder.project(x)]
         for index in range(self.depth):
             packed = self._packed_blocks[index % len(self._packed_blocks)]
-            # The last layer may be needed at few positions: only the unpacked block takes them.
+            # The last layer may be needed at a few positions only, which only the unpacked block accepts.
             is_partial = positions is not None and index == self.depth - 1
             layers.append(packed.block(layers[-1], rows, positions) if is_partial else packed(layers[-1], rows))
         if encoder.final_norm is not None:
@@ -176,10 +176,10 @@ def compile_blocks(model: Model) -> None:
 Pooling = Literal["mean", "first", "last", "max"]
 
 
-def token_vectors(model: Model, rows: Sequence[np.ndarray], mixture: Mapping[int, float]) -> list[np.ndarray]:
-    """(n, D) for each sequence: Σ weight · layer over the `mixture`; layer 0 is the embedding, -1 the last."""
+def token_vectors(model: Model, rows: Sequence[np.ndarray], layer_weights: Mapping[int, float]) -> list[np.ndarray]:
+    """(n, D) for each sequence: Σ weight · layer over the `layer_weights`; layer 0 is the embedding, -1 the last."""
     vectors: list[np.ndarray] = [np.empty(0)] * len(rows)
-    for batch, states in _mixed_batches(model, rows, mixture):
+    for batch, states in _mixed_batches(model, rows, layer_weights):
         row_states = states.float().cpu().split([len(rows[index]) for index in batch])
         for index, row_vectors in zip(batch, row_states, strict=True):
             vectors[index] = row_vectors.numpy()
@@ -187,11 +187,11 @@ def token_vectors(model: Model, rows: Sequence[np.ndarray], mixture: Mapping[int
 
 
 def pooled_vectors(
-    model: Model, rows: Sequence[np.ndarray], mixture: Mapping[int, float], pooling: Pooling
+    model: Model, rows: Sequence[np.ndarray], layer_weights: Mapping[int, float], pooling: Pooling
 ) -> np.ndarray:
     """(sequences, D): one pooled vector each; token vectors are not stored."""
     vectors: np.ndarray | None = None
-    for batch, states in _mixed_batches(model, rows, mixture):
+    for batch, states in _mixed_batches(model, rows, layer_weights):
         lengths = torch.tensor([len(rows[index]) for index in batch], device=states.device)
         with inference_mode():
             pooled = pool_rows(states, lengths, pooling).float().cpu().numpy()
@@ -209,7 +209,7 @@ def pool_rows(x: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
 
 
 def _mixed_batches(
-    model: Model, rows: Sequence[np.ndarray], mixture: Mapping[int, float]
+    model: Model, rows: Sequence[np.ndarray], layer_weights: Mapping[int, float]
 ) -> Iterator[tuple[list[int], Tensor]]:
     """Yield the indices of a batch of sequences and the (T, D) weighted sum of their layers."""
     model = pack_for_batch(model.eval(), sum(map(len, rows)))
@@ -217,7 +217,7 @@ def _mixed_batches(
         with inference_mode():  # not around the yield: the caller would inherit the mode
             layers = encode_rows(model, [rows[index] for index in batch]).layers
             weighted_sum = sum(
-                layers[layer] if weight == 1 else layers[layer] * weight for layer, weight in mixture.items()
+                layers[layer] if weight == 1 else layers[layer] * weight for layer, weight in layer_weights.items()
             )
         assert isinstance(weighted_sum, Tensor)
         yield batch, weighted_sum

@@ -125,7 +125,7 @@ def _norm_values(norm: nn.LayerNorm) -> NormValues:
 # --- Encoder memory: keys and values of the sources, shared by the hypotheses of each ---
 
 
-class SourceRows:
+class HypothesisSources:
     """Maps decoded sequences to their sources: one each at first, any number in any order later.
 
     Sequences of one source are queries of one attention call, so its keys and values are not copied.
@@ -189,7 +189,7 @@ class EncoderMemory:
         self, layers: Sequence[PackedDecoderBlock], states: Tensor, lengths: Sequence[int], num_heads: int
     ) -> None:
         """`states` (T, D) of all source tokens, and the lengths of the sources."""
-        self._heads, self._sources = num_heads, SourceRows(lengths, states.device)
+        self._heads, self._sources = num_heads, HypothesisSources(lengths, states.device)
         mask = self._sources.mask
         self._mask: Tensor | None = None  # None if all sources are equally long; else (S, 1, 1, m)
         if not mask.all():
@@ -279,21 +279,21 @@ class TransformerDecodingState:
             self._cache = decoder.template.new_zeros(shape)  # keys and values, with free slots for new tokens
             self._mask = decoder.template.new_zeros((len(rows), 1, 1, num_slots))
             empty = decoder.template.new_zeros((len(rows), decoder.width))
-            self._x = self._reencode(range(len(rows))) if self._end_slot else empty
+            self._last_states = self._reencode(range(len(rows))) if self._end_slot else empty
             self._update_positions()
 
     def next_logits(self) -> np.ndarray:
         """(B, V) logits of the next token."""
         with inference_mode():
             if self._pending_ids is not None:
-                self._x, self._pending_ids = self._step(self._pending_ids), None
+                self._last_states, self._pending_ids = self._step(self._pending_ids), None
             _, lm_head = self._decoder.packed_layers(len(self._lengths))
-            return self._decoder.logits(self._x, lm_head).float().cpu().numpy()
+            return self._decoder.logits(self._last_states, lm_head).float().cpu().numpy()
 
     def append(self, ids: np.ndarray) -> None:
         if self._pending_ids is not None:  # two calls of append without next_logits between them
             with inference_mode():
-                self._x = self._step(self._pending_ids)
+                self._last_states = self._step(self._pending_ids)
         self._pending_ids = np.asarray(ids, dtype=np.int64)
 
     def select(self, rows: np.ndarray) -> None:
@@ -301,7 +301,7 @@ class TransformerDecodingState:
         with inference_mode():
             (self._move_rows if len(row_ids) <= len(self._tokens) else self._copy_rows_to_larger)(row_ids)
             row_tensor = torch.from_numpy(row_ids).to(self._cache.device)
-            self._mask, self._x, self._lengths = self._mask[row_tensor], self._x[row_tensor], self._lengths[row_ids]
+            self._mask, self._last_states, self._lengths = self._mask[row_tensor], self._last_states[row_tensor], self._lengths[row_ids]
             self._pending_ids = None if self._pending_ids is None else self._pending_ids[row_ids]
             if self._memory is not None:
                 self._memory.select(row_ids)
@@ -311,7 +311,7 @@ class TransformerDecodingState:
     def _step(self, ids: np.ndarray) -> Tensor:
         """Append one token to each sequence; (B, D) states of these tokens."""
         if not len(ids):
-            return self._x
+            return self._last_states
         context = self._decoder.max_length
         full_rows = np.flatnonzero(self._lengths == context).tolist()
         if full_rows and self._memory is not None:
@@ -322,7 +322,7 @@ class TransformerDecodingState:
         self._lengths += 1
         self._end_slot += 1
         are_all_full = len(full_rows) == len(ids)
-        x = self._x.clone() if are_all_full else self._decode_step(torch.from_numpy(ids).to(self._cache.device))
+        x = self._last_states.clone() if are_all_full else self._decode_step(torch.from_numpy(ids).to(self._cache.device))
         self._positions += 1
         if full_rows:
             self._lengths[full_rows] -= context_start(context + 1, context)

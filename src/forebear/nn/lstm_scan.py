@@ -134,7 +134,7 @@ class LSTMScan(torch.autograd.Function):
         projection_mask = None if project is None else _clip_mask(hidden, clip_limits.projection)
         gate_grads = torch.empty_like(activations)
         output_grads = torch.empty_like(hidden) if project is not None else None
-        back_h, back_c = torch.zeros_like(h[: batch_sizes[-1]]), torch.zeros_like(c[: batch_sizes[-1]])
+        next_h_grad, next_c_grad = torch.zeros_like(h[: batch_sizes[-1]]), torch.zeros_like(c[: batch_sizes[-1]])
         sigmoid_backward, tanh_backward = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
         gates, grad_parts = activations.split(width, 1), gate_grads.split(width, 1)
         all_grads = (*gradients, projection_mask, cell_mask, output_grads, gate_grads, *grad_parts)
@@ -144,7 +144,7 @@ class LSTMScan(torch.autograd.Function):
             reversed(steps), reversed(previous_cells), strict=True
         ):
             size = len(step_grads)
-            dh, dc = _pad_rows(back_h, size), _pad_rows(back_c, size)
+            dh, dc = _pad_rows(next_h_grad, size), _pad_rows(next_c_grad, size)
             dh = dh if grad_h is None else dh + grad_h
             dc = dc if grad_c is None else dc + grad_c
             if projection is not None:
@@ -155,12 +155,12 @@ class LSTMScan(torch.autograd.Function):
             sigmoid_backward.grad_input(dc * previous_c[:size], f, grad_input=df)
             tanh_backward.grad_input(dc * i, g, grad_input=dg)
             sigmoid_backward.grad_input(dh * tanh_cell, o, grad_input=do)
-            back_h, back_c = apply_recurrent(step_grads), dc * f
+            next_h_grad, next_c_grad = apply_recurrent(step_grads), dc * f
         weight_grad = gate_grads.t() @ _previous_values(h, hidden, batch_sizes)
         projection_grad = (
             None if output_grads is None else output_grads.t() @ (activations[:, 3 * width :] * tanh_cells)
         )
-        state_grads = _pad_rows(back_h, len(h)), _pad_rows(back_c, len(c))
+        state_grads = _pad_rows(next_h_grad, len(h)), _pad_rows(next_c_grad, len(c))
         return gate_grads, weight_grad, projection_grad, *state_grads, None, None
 
 

@@ -158,22 +158,22 @@ class RecurrentDecodingState:
 
     def __init__(self, predictor: RecurrentPredictor, rows: Sequence[np.ndarray]) -> None:
         self._predictor = predictor
-        self._x, self._states = predictor.last_states(rows)
+        self._last_states, self._states = predictor.last_states(rows)
 
     def next_logits(self) -> np.ndarray:
         """(B, V) scores of the next token."""
-        return self._predictor.logits(self._x)
+        return self._predictor.logits(self._last_states)
 
     @in_inference_mode
     def append(self, ids: np.ndarray) -> None:
         tokens = to_tensor(self._predictor.model, np.asarray(ids))
         if len(tokens):
-            self._x, self._states = self._predictor.encoder.advance(tokens, self._states)
+            self._last_states, self._states = self._predictor.encoder.advance(tokens, self._states)
 
     @in_inference_mode
     def select(self, rows: np.ndarray) -> None:
-        row_ids = torch.from_numpy(np.arange(len(self._x))[np.asarray(rows)])
-        self._x = self._x[row_ids]
+        row_ids = torch.from_numpy(np.arange(len(self._last_states))[np.asarray(rows)])
+        self._last_states = self._last_states[row_ids]
         self._states = [tuple(tensor[row_ids] for tensor in state) for state in self._states]
 
 

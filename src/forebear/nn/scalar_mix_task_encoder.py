@@ -81,7 +81,7 @@ class ScalarMixEncoder(Encoder):
         return self
 
     def lower_parameters(self, num_layers: int) -> Iterator[nn.Parameter]:
-        """The pre-trained encoder; with the one layer, all parameters."""
+        """The pre-trained encoder; all parameters if `num_layers` is 1."""
         yield from self.inner.parameters() if num_layers < 1 else self.parameters()
 
     def forward(

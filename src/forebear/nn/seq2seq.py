@@ -17,7 +17,7 @@ from forebear.nn.encode_rows import length_batches, to_tensor
 from forebear.nn.encoder import Encoder, EncoderDecoderBase, Lengths, States, to_lengths
 from forebear.nn.heads import LMHead
 from forebear.nn.inference_mode import in_inference_mode, inference_mode
-from forebear.nn.kv_cache import EncoderMemory, IncrementalDecoder, SourceRows, TransformerDecodingState
+from forebear.nn.kv_cache import EncoderMemory, IncrementalDecoder, HypothesisSources, TransformerDecodingState
 from forebear.nn.layers import DeferredLinear, deferred_linear
 from forebear.nn.model import Model
 from forebear.nn.recurrent import LockedDropout, LSTMLayer, RecurrentState
@@ -363,7 +363,7 @@ class AttentionCache:
 
     def __init__(self, attention: GlobalAttention, memory: Tensor, lengths: Sequence[int]) -> None:
         """`memory` (T, inner) of all source tokens, and the lengths of the sources."""
-        self._attention, self._sources = attention, SourceRows(lengths, memory.device)
+        self._attention, self._sources = attention, HypothesisSources(lengths, memory.device)
         mask = self._sources.mask
         self._allowed = None if mask.all() else mask[:, None].to(memory.device)  # (S, 1, m)
         self._projected_keys = attention.similarity.project_keys(self._sources.pad(memory))

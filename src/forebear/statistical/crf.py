@@ -394,7 +394,7 @@ class CRFModel:
         nonzero = weights != 0
         counts = np.bincount(np.repeat(np.arange(index.size), sizes)[nonzero], minlength=index.size)
         has_weights = counts > 0
-        kept_by_template = np.split(has_weights, index.firsts[1:-1])
+        kept_by_template = np.split(has_weights, index.first_feature_ids[1:-1])
         keys = (keys[is_kept] for keys, is_kept in zip(index.keys, kept_by_template, strict=True))
         pruned_index = FeatureIndex(index.templates, tuple(keys))
         transition_scores, start, end = (scores.astype(np.float32) for scores in transitions)

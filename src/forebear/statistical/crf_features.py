@@ -112,12 +112,12 @@ class WordAttributes:
     Values of an attribute are numbered from 1 in vocabulary order; 0 is a position outside the sentence. A word outside
     the vocabulary has no id as a word (NO_FEATURE), but its affixes and shapes have those of other words.
 
-    tokens  the vocabulary
-    word    the word of an id beyond the vocabulary
+    tokens    the vocabulary
+    oov_word  maps an id beyond the vocabulary to its word
     """
 
-    def __init__(self, tokens: Sequence[str], word: Callable[[int], str]) -> None:
-        self.size, self._word = len(tokens), word
+    def __init__(self, tokens: Sequence[str], oov_word: Callable[[int], str]) -> None:
+        self.size, self._oov_word = len(tokens), oov_word
         self._value_ids: list[dict[str, int]] = [{"": NO_FEATURE} for _ in ATTRIBUTES]
         rows = np.empty((self.size + 1, len(ATTRIBUTES)), np.int32)
         for row, token in enumerate(tokens):
@@ -144,7 +144,7 @@ class WordAttributes:
         with _LOCK:
             row = self._oov_rows.get(word_id)
             if row is None:
-                values = zip(word_attributes(self._word(word_id)), self._value_ids, strict=True)
+                values = zip(word_attributes(self._oov_word(word_id)), self._value_ids, strict=True)
                 new_row = np.array([[value_ids.get(value, NO_FEATURE) for value, value_ids in values]], np.int32)
                 row = len(self._rows)
                 self._rows = np.concatenate((self._rows, new_row))
@@ -165,7 +165,7 @@ class FeatureIndex:
     _tables: dict[int, np.ndarray] = field(default_factory=dict)
 
     @property
-    def firsts(self) -> np.ndarray:
+    def first_feature_ids(self) -> np.ndarray:
         return np.concatenate(([0], np.cumsum([len(template_keys) for template_keys in self.keys])))
 
     @property
@@ -212,14 +212,14 @@ class FeatureIndex:
         table = self._tables.get(template_id)
         if table is None:
             table = np.full(attributes.num_values()[self.templates[template_id].parts[0][0]] + 1, NO_FEATURE, np.int32)
-            table[self.keys[template_id]] = self.firsts[template_id] + np.arange(len(self.keys[template_id]))
+            table[self.keys[template_id]] = self.first_feature_ids[template_id] + np.arange(len(self.keys[template_id]))
             self._tables[template_id] = table
         return table
 
     def feature(self, feature_id: int, attributes: WordAttributes) -> tuple[str, list[tuple[int, str]]]:
         """The template of a feature, and (offset, value) of each part."""
-        template_id = int(np.searchsorted(self.firsts, feature_id, side="right")) - 1
-        key, parts = int(self.keys[template_id][feature_id - self.firsts[template_id]]), []
+        template_id = int(np.searchsorted(self.first_feature_ids, feature_id, side="right")) - 1
+        key, parts = int(self.keys[template_id][feature_id - self.first_feature_ids[template_id]]), []
         sizes = attributes.num_values()
         for attribute, offset in reversed(self.templates[template_id].parts):
             key, value = divmod(key, sizes[attribute])
@@ -228,7 +228,7 @@ class FeatureIndex:
 
     def arrays(self) -> dict[str, np.ndarray]:
         templates = np.frombuffer(" ".join(map(str, self.templates)).encode(), np.uint8).copy()
-        return {"templates": templates, "keys": np.concatenate(self.keys), "firsts": self.firsts.astype(np.int64)}
+        return {"templates": templates, "keys": np.concatenate(self.keys), "firsts": self.first_feature_ids.astype(np.int64)}
 
 
 def _values(

@@ -63,7 +63,7 @@ class ArrayPool:
             return np.asarray(np.memmap(file, dtype, "r+", shape=shape))  # initially zero
 
     def release(self, *arrays: np.ndarray) -> None:
-        """Mark these arrays as no longer needed."""
+        """Stop counting these arrays against `max_memory`."""
         for array in arrays:
             self._memory_sizes.pop(array.ctypes.data, None)  # ignores arrays of other pools
 
@@ -71,7 +71,7 @@ class ArrayPool:
 UNBOUNDED_POOL = ArrayPool()
 
 
-def available_ram() -> int:
+def ram_limit() -> int:
     """Bytes of memory of this machine, or of its control group."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with contextlib.suppress(OSError, ValueError):  # "max" is no limit

@@ -373,10 +373,10 @@ def fit_temperature(logits: np.ndarray, targets: np.ndarray) -> float:
     """The best temperature within trusted bounds; 1 if there are too few examples."""
     if len(targets) < MIN_CALIBRATION_EXAMPLES:
         return 1.0
-    return min(max(temperature(logits, targets), MIN_TRUSTED_TEMPERATURE), MAX_TRUSTED_TEMPERATURE)
+    return min(max(optimal_temperature(logits, targets), MIN_TRUSTED_TEMPERATURE), MAX_TRUSTED_TEMPERATURE)
 
 
-def temperature(logits: np.ndarray, targets: np.ndarray) -> float:
+def optimal_temperature(logits: np.ndarray, targets: np.ndarray) -> float:
     """The divisor of logits, from MIN_TEMPERATURE to MAX_TEMPERATURE, with the lowest log loss on held-out examples.
 
     It is 1 if all temperatures are equally good.

@@ -1,4 +1,4 @@
-"""The card of a run (card.md): results, model, data, training, environment, and the command that reproduces it."""
+"""Model card of a run (card.md): results, model, data, training, environment, and the command that reproduces it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from forebear.training.settings import GRADIENT_SETTINGS
 PSEUDO_METRICS = ("bits", "perplexity", "nats")
 
 
-def write_card(run: RunFolder) -> None:
+def write_model_card(run: RunFolder) -> None:
     with atomic_write(run.path / CARD_FILE) as file:
-        file.write(render_card(run.metadata).encode())
+        file.write(render_model_card(run.metadata).encode())
 
 
-def render_card(metadata: Mapping[str, Any]) -> str:
+def render_model_card(metadata: Mapping[str, Any]) -> str:
     entry = LINEAGE[metadata["milestone"]]
     unused_fields = model_spec(metadata["milestone"])(**metadata["fields"]).unused_fields
     fields = {name: value for name, value in metadata["fields"].items() if name not in unused_fields}

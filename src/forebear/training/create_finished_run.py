@@ -14,7 +14,7 @@ from forebear.data.corpus.parallel import TokenizerPair
 from forebear.data.io.atomic import explain_disk_errors, file_digest, new_folder, share_permissions
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.models.spec import ModelSpec
-from forebear.training.card import write_card
+from forebear.training.card import write_model_card
 from forebear.training.checkpoint import call_with_os_errors
 from forebear.training.learner import WEIGHTS_FILE
 from forebear.training.load_model import load_run_model
@@ -59,5 +59,5 @@ def create_run(
         run = RunFolder.create(folder, metadata, tokenizer, None)
         if "parameters" not in extra_metadata:
             run.update(parameters=load_run_model(run)[0].num_parameters)
-        write_card(run)
+        write_model_card(run)
     return RunFolder.open(target)

@@ -25,7 +25,7 @@ MIN_PROBABILITY = 1e-30  # with a finite logarithm in float32
 class DistillationConfig:
     """Weights of the distillation losses.
 
-    temperature  divisor of the logits of teacher and student: at high ones small probabilities matter more
+    temperature  divisor of the logits of teacher and student: higher values give small probabilities more weight
     share        weight α of the distillation loss, times temperature²; the loss of the labels has 1 - α
     hidden       weight of the squared difference of hidden states, added to these losses
     attention    weight of the divergence of attention maps, added to these losses
@@ -65,20 +65,20 @@ class DistillationObjective:
     weights        weights of targets
     """
 
-    inner: Objective
+    base_objective: Objective
     train_source: Any
     mixed_targets: tuple[str, ...] = ()
     layer_targets: tuple[str, ...] = ()
     weights: Mapping[str, float] = field(default_factory=dict)
 
     def steps(self, source: Any, batch_size: int) -> int:
-        return self.inner.steps(source, batch_size)
+        return self.base_objective.steps(source, batch_size)
 
     def check(self, source: Any) -> None:
-        self.inner.check(source)
+        self.base_objective.check(source)
 
     def batch(self, source: Any, batch_size: int, key: BatchKey) -> Batch:
-        batch = self.inner.batch(source, batch_size, key)
+        batch = self.base_objective.batch(source, batch_size, key)
         if source is not self.train_source:
             return batch
         names = {name: name + TEACHER_SUFFIX for name in self.mixed_targets}

@@ -44,7 +44,7 @@ class SharedMemorySync:
             for name, tensor in section.items():
                 views[-1][name] = buffer[start : start + tensor.numel()].view(tensor.shape)
                 start += _aligned_size(tensor)
-        self.weights, self.means, self.squares, *self.process_gradients = views  # gradients of each process
+        self.weights, self.exp_avg, self.exp_avg_sq, *self.process_gradients = views  # gradients of each process
 
     def sync_state(self) -> None:
         learner, is_leader = self.learner, self.connection.rank == 0
@@ -54,7 +54,7 @@ class SharedMemorySync:
         learner.model.load(self.weights)
         learner.build_optimizer()
         state = learner.optimizer.state
-        state["exp_avg"], state["exp_avg_sq"] = dict(self.means), dict(self.squares)
+        state["exp_avg"], state["exp_avg_sq"] = dict(self.exp_avg), dict(self.exp_avg_sq)
         if is_leader:
             learner.optimizer.load(leader_state)
         counts = {name: float(count) for name, count in state["step"].items()}
@@ -67,14 +67,15 @@ class SharedMemorySync:
         self.slice_optimizer = AdamW(weights, weight_decay=recipe.decay, beta2=recipe.memory, lr_scales=lr_scales)
         self.slice_optimizer.state = {
             "step": {name: state["step"][name] for name in weights},
-            "exp_avg": self._slices(self.means),
-            "exp_avg_sq": self._slices(self.squares),
+            "exp_avg": self._slices(self.exp_avg),
+            "exp_avg_sq": self._slices(self.exp_avg_sq),
         }
         self.gradient_slices = [self._slices(gradients) for gradients in self.process_gradients]
 
     def _slices(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The slice of each tensor for this process, if not empty; of matrices as one row, so that they decay.
+        """The slice of each tensor for this process, if not empty.
 
+        Matrices stay 2-D (1, n), so that weight decay applies to them.
         Slices start at a multiple of ALIGNMENT: the last numbers, which do not fill a SIMD register, are computed
         differently, and must be the same as in the full tensor. The leader has a slice of every tensor, as it counts
         the steps of all.

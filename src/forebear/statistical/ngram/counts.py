@@ -17,7 +17,7 @@ from forebear.statistical.disk_backed_arrays import (
     ArrayPool,
     SpillArray,
     array_chunks,
-    available_ram,
+    ram_limit,
     narrowest_dtype,
     trim_malloc,
 )
@@ -223,7 +223,7 @@ class NgramCounter:
 
     def __init__(self, vocab_size: int, order: int) -> None:
         self.vocab_size, self.order = vocab_size, order
-        self.memory, self.threads = max(MIN_DEFAULT_MEMORY, available_ram() // MEMORY_DIVISOR), 1
+        self.memory, self.threads = max(MIN_DEFAULT_MEMORY, ram_limit() // MEMORY_DIVISOR), 1
         self.folder: Path | None = None
         self._parts: list[NgramCounts] = []
         self._text, self._num_filled = np.zeros(0, np.int32), 0  # uncounted text, and its length
