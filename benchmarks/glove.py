@@ -85,8 +85,8 @@ class Ours:
         """So many iterations, batches and all."""
         for _ in range(epochs * self.objective.steps(self.source, RECIPE["batch"])):
             batch = self.objective.batch(self.source, RECIPE["batch"], BatchKey(self.seed, self.step))
-            moment = self.seed, self.step
-            self.network.train_batch(batch, rate=RECIPE["rate"], moment=moment, threads=self.threads)
+            rng_key = self.seed, self.step
+            self.network.train_batch(batch, rate=RECIPE["rate"], rng_key=rng_key, threads=self.threads)
             self.step += 1
         return self
 

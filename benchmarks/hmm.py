@@ -50,7 +50,7 @@ class Text:
 
 def ours(text: Text, states: int) -> HMMModel:
     model = HMMModel(states=states, vocab_size=text.vocabulary, eos_id=END, smoothing=0.0)
-    model.prepass(np.bincount(text.targets, minlength=text.vocabulary))
+    model.set_token_counts(np.bincount(text.targets, minlength=text.vocabulary))
     model.initialize(0)
     arrays = model.arrays()
     arrays["moves"][:, -1] = 0.0  # an end as probable from everywhere says nothing of the state
@@ -62,7 +62,7 @@ def ours(text: Text, states: int) -> HMMModel:
 
 def theirs(model: HMMModel) -> CategoricalHMM:
     """The same tables, without ends."""
-    tables, states = model.finalize(), model.states
+    tables, states = model.smoothed_parameters(), model.states
     peer = CategoricalHMM(states, n_features=model.vocab_size - 1, init_params="", n_iter=1, implementation="scaling")
     moves = tables.transitions[:, :-1] / tables.transitions[:, :-1].sum(1, keepdims=True)
     peer.startprob_, peer.transmat_, peer.emissionprob_ = moves[-1], moves[:-1], tables.emissions[1:, :-1].T.copy()
@@ -103,13 +103,13 @@ def compared(text: Text, states: int, rounds: int, by: Callable[[], float]) -> N
         return theirs(ours(text, states)).fit(columns, text.lengths)
 
     mine, other = iteration(), their_iteration()
-    same("start", mine.finalize().transitions[-1, :-1], other.startprob_)
-    same("words", mine.finalize().emissions[1:, :-1].T, other.emissionprob_)
-    moves = mine.finalize().transitions[:-1, :-1]
+    same("start", mine.smoothed_parameters().transitions[-1, :-1], other.startprob_)
+    same("words", mine.smoothed_parameters().emissions[1:, :-1].T, other.emissionprob_)
+    moves = mine.smoothed_parameters().transitions[:-1, :-1]
     same("moves", moves / moves.sum(1, keepdims=True), other.transmat_)
     about = f"{states} states, {len(text.words):,} words of {text.vocabulary:,}"
     print(f"{about}: an iteration of Baum and Welch's way: {medians(iteration, their_iteration, rounds, by)}")
-    peer, model = theirs(mine), mine.finalize()
+    peer, model = theirs(mine), mine.smoothed_parameters()
     free = hmm.HMMParameters(*_without_ends(model.transitions, model.emissions), END)
     logs = sum(float(scores.sum()) for scores in free.score(text.rows))
     same("log P", np.array(logs), np.array(peer.score(columns, text.lengths)))

@@ -78,7 +78,7 @@ class Ours:
     def __init__(self, corpus: Corpus, milestone: Word2VecSpec, seed: int = 0) -> None:
         self.source: Subset = corpus.all_documents()
         self.network = milestone.build(corpus.tokenizer)
-        self.network.prepass(self.source)
+        self.network.run_first_pass(self.source)
         self.network.initialize(seed)
         self.seed, self.rate, self.objective = seed, milestone.default_recipe()["rate"], TokenBlocks(milestone.unit)
 
@@ -87,8 +87,8 @@ class Ours:
         for step in range(total):
             batch = self.objective.batch(self.source, BATCH, BatchKey(self.seed, step))
             rate = self.rate * (total - step) / total
-            moment = (self.seed, step)
-            self.network.train_batch(batch, rate=rate, moment=moment, threads=threads, deterministic=in_step)
+            rng_key = (self.seed, step)
+            self.network.train_batch(batch, rate=rate, rng_key=rng_key, threads=threads, deterministic=in_step)
 
 
 def gensim(file: Path, milestone: Word2VecSpec, *, epochs: int, threads: int = 1, seed: int = 1, lines: bool = False):

@@ -78,7 +78,7 @@ def phrase_model(text: list[list[int]], tokens: list[str], **joining: int) -> Ph
         return Word2VecModel(vocab_size=len(words), excluded_ids=[], **settings)
 
     model = PhraseModel(make, tokens=tokens, excluded_ids=[], **joining)
-    model.prepass(subset_of([[row] for row in text]))
+    model.run_first_pass(subset_of([[row] for row in text]))
     return model
 
 

@@ -59,6 +59,6 @@ def test_pretrained_vectors_refuse_training_missing_vectors_and_zero_width():
     with pytest.raises(ForebearError, match="not given its vectors yet"):
         empty.arrays()
     with pytest.raises(InputError, match="nothing to learn"):
-        empty.prepass(None)
+        empty.run_first_pass(None)
     with pytest.raises(InputError, match="width is 0"):
         PretrainedVectors(vocab_size=5, excluded_ids={0}, width=0)

@@ -27,7 +27,7 @@ def initialized_model(
     model = Word2VecModel(
         vocab_size=size, excluded_ids=excluded_ids, words=[f"w{word}" for word in range(size)], **settings
     )
-    model.prepass(np.bincount(tokens, minlength=size))
+    model.set_token_counts(np.bincount(tokens, minlength=size))
     model.initialize(1)
     return model
 
@@ -40,7 +40,7 @@ def two_group_text(size: int = 4000, seed: int = 0) -> np.ndarray:
 
 def train(model: Word2VecModel, tokens: np.ndarray, times: int = 1, rate: float = 0.05, **options: Any) -> list[float]:
     lengths = np.array([len(tokens)])
-    return [model.train_batch(tokens, lengths, rate=rate, moment=(5, step), **options) for step in range(times)]
+    return [model.train_batch(tokens, lengths, rate=rate, rng_key=(5, step), **options) for step in range(times)]
 
 
 @pytest.mark.parametrize("kind", [*VARIANTS, {"subwords": WITH_SUBWORDS["subwords"]}])
@@ -146,7 +146,7 @@ def test_context_windows_never_cross_rows():
     tokens = two_group_text(200)
     model = initialized_model(tokens)
     before = model.arrays()
-    assert np.isnan(model.train_batch(tokens, np.ones(200, np.int64), rate=0.1, moment=(0, 0)))
+    assert np.isnan(model.train_batch(tokens, np.ones(200, np.int64), rate=0.1, rng_key=(0, 0)))
     assert all(np.array_equal(before[name], array) for name, array in model.arrays().items())
     assert model.evaluate(tokens, np.ones(200, np.int64)) == (0.0, 0)
 
@@ -172,7 +172,7 @@ def test_text_of_excluded_tokens_only_has_nan_loss(kind: dict[str, Any]):
     model = initialized_model([0, 1, 0, 1], excluded_ids=[0, 1], **kind)
     assert np.isnan(train(model, np.array([0, 1, 0, 1], np.int32))).all()
     assert model.evaluate(np.array([0, 1]), np.array([2])) == (0.0, 0)
-    assert np.isnan(model.train_batch(np.zeros(0, np.int32), np.zeros(0, np.int64), rate=1, moment=(0, 0)))
+    assert np.isnan(model.train_batch(np.zeros(0, np.int32), np.zeros(0, np.int64), rate=1, rng_key=(0, 0)))
 
 
 @pytest.mark.parametrize("kind", [*VARIANTS, WITH_SUBWORDS])
@@ -192,7 +192,7 @@ def test_training_reaches_the_last_word_of_a_million_word_row():
     for deterministic in (False, True):
         model = initialized_model(tokens, window=1)
         before = model.matrix.copy()
-        model.train_batch(tokens, np.array([10**6]), rate=0.1, moment=(0, 0), deterministic=deterministic)
+        model.train_batch(tokens, np.array([10**6]), rate=0.1, rng_key=(0, 0), deterministic=deterministic)
         change = np.abs(model.matrix - before).sum(1)
         assert change[51] > 0
         assert change[50] > 0
@@ -235,7 +235,7 @@ def test_composed_vector_is_closest_to_words_with_shared_ngrams():
     tokens = np.array([0, 1, 2, 0, 3, 4, 5, 6, 7, 8, 1, 0, 2] * 20, np.int32)
     settings: dict[str, Any] = {"width": 12, "window": 3, "architecture": "skipgram", "output": "negatives"}
     model = Word2VecModel(vocab_size=9, excluded_ids=[], subwords=Subwords(buckets=5000), words=words, **settings)
-    model.prepass(np.bincount(tokens))
+    model.set_token_counts(np.bincount(tokens))
     model.initialize(0)
     train(model, tokens, 5, rate=0.1)
     composed = model.compose_vector("walking")
@@ -282,9 +282,9 @@ def test_word2vec_refuses_ids_outside_the_vocabulary_and_bad_lengths():
         with pytest.raises(InputError, match="outside 0 to 19"):
             train(model, np.array(tokens, np.int32))
     with pytest.raises(ForebearError, match="rows of 3 ids"):
-        model.train_batch(np.array([1, 2], np.int32), np.array([3]), rate=0.1, moment=(0, 0))
+        model.train_batch(np.array([1, 2], np.int32), np.array([3]), rate=0.1, rng_key=(0, 0))
     with pytest.raises(ForebearError, match="counts of shape"):
-        model.prepass(np.zeros(3, np.int64))
+        model.set_token_counts(np.zeros(3, np.int64))
 
 
 def test_word2vec_description_lists_parameters_subwords_and_tokens():

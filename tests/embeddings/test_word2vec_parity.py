@@ -45,12 +45,12 @@ def test_word2vec_neighbor_accuracy_is_close_to_gensim(architecture: str, output
         model = Word2VecModel(
             vocab_size=WORDS, excluded_ids=[], width=24, architecture=architecture, output=output, **settings
         )
-        model.prepass(np.bincount(text.ravel(), minlength=WORDS))
+        model.set_token_counts(np.bincount(text.ravel(), minlength=WORDS))
         model.initialize(seed)
         chunks = np.array_split(text, text.size // JOB_WORDS)
         for step in range(EPOCHS * len(chunks)):
             chunk, remaining = chunks[step % len(chunks)], 1 - step / (EPOCHS * len(chunks))
-            model.train_batch(chunk.ravel(), np.full(len(chunk), 20), rate=RATE * remaining, moment=(seed, step))
+            model.train_batch(chunk.ravel(), np.full(len(chunk), 20), rate=RATE * remaining, rng_key=(seed, step))
         accuracies.append(neighbor_accuracy(model.matrix))
         gensim_settings: dict[str, Any] = {"sg": int(architecture == "skipgram"), "hs": int(output == "tree")}
         gensim_settings |= {"negative": 0 if output == "tree" else 5, "alpha": RATE, "min_alpha": 0, "epochs": EPOCHS}

@@ -32,7 +32,7 @@ def test_deterministic_training_is_bit_identical_for_any_number_of_threads(
     results = []
     for threads in (1, 2, 3, 8):
         tables = small_tables(50)
-        options = {"rate": 0.01, "seed_parts": (1, 2), "threads": threads, "deterministic": True}
+        options = {"rate": 0.01, "rng_key": (1, 2), "threads": threads, "deterministic": True}
         loss = train_word2vec(*tables, np.tile(tokens, 8), np.tile(ROW_LENGTHS, 8), keep_probs, variant, **options)
         results.append((loss, *(table.tobytes() for table in tables)))
     assert all(result == results[0] for result in results)
@@ -60,7 +60,7 @@ def test_deterministic_training_on_many_words_does_not_diverge(mean: bool):
     tables = small_tables(16)
     losses = []
     for step in range(6):
-        options = {"rate": 0.025, "seed_parts": (1, step), "threads": 1, "deterministic": True}
+        options = {"rate": 0.025, "rng_key": (1, step), "threads": 1, "deterministic": True}
         loss, num_losses = train_word2vec(
             *tables, np.tile(tokens, 40), np.tile(ROW_LENGTHS, 40), keep_probs, variant, **options
         )
@@ -89,7 +89,7 @@ def test_a_thread_that_cannot_start_releases_the_waiting_ones(monkeypatch: pytes
             keep_probs,
             variant,
             rate=0.01,
-            seed_parts=(1, 2),
+            rng_key=(1, 2),
             threads=3,
             deterministic=True,
         )
@@ -120,7 +120,7 @@ def test_documents_that_repeat_rare_words_do_not_diverge(mean: bool):
                 keep_probs,
                 variant,
                 rate=0.025,
-                seed_parts=(1, step),
+                rng_key=(1, step),
                 threads=1,
                 deterministic=in_step,
             )
@@ -134,7 +134,7 @@ def test_too_high_learning_rate_falls_back_to_hogwild_with_one_thread():
     results = []
     for threads, in_step in ((1, True), (2, True), (1, False)):
         tables = small_tables(50)
-        options = {"rate": 0.1, "seed_parts": (1, 2), "threads": threads, "deterministic": in_step}
+        options = {"rate": 0.1, "rng_key": (1, 2), "threads": threads, "deterministic": in_step}
         train_word2vec(*tables, *small_text(), keep_probs, variant, **options)
         results.append([table.tobytes() for table in tables])
     assert results[0] == results[1] == results[2]

@@ -11,7 +11,7 @@ from word2vec_reference_training import ROW_LENGTHS, small_tables, small_text, s
 from forebear.kernels import word2vec_reference as reference
 from forebear.kernels.word2vec_training import train_word2vec
 
-SEED_PARTS = (7, 3)
+RNG_KEY = (7, 3)
 VARIANTS = [(mean, negatives, subwords) for mean in (False, True) for negatives in (5, 0) for subwords in (False, True)]
 # Half of them, so that any two choices are combined; each is compiled separately, which takes seconds. The rest by
 # --all, and in deterministic training.
@@ -34,7 +34,7 @@ def assert_equals_reference(
     inputs, outputs = small_tables(width)
     reference_tables = [table[:, :width].astype(np.float64) for table in (inputs, outputs)]
     for step in range(2):
-        options = {"rate": rate, "seed_parts": (7, step), "threads": 1, "deterministic": in_step}
+        options = {"rate": rate, "rng_key": (7, step), "threads": 1, "deterministic": in_step}
         loss, num_losses = train_word2vec(inputs, outputs, *small_text(), keep_probs, variant, **options)
         assert num_losses > 100
         assert loss == pytest.approx(
@@ -114,7 +114,7 @@ def test_loss_of_a_long_text_is_estimated_from_a_sample_of_windows():
             keep_probs,
             variant,
             rate=0.0,
-            seed_parts=SEED_PARTS,
+            rng_key=RNG_KEY,
             threads=1,
             deterministic=False,
         )
@@ -131,7 +131,7 @@ def test_several_threads_train_on_every_part():
     tables = small_tables(8)
     before = tables[0].copy()
     train_word2vec(*tables, np.tile(tokens, 40), np.tile(ROW_LENGTHS, 40), keep_probs, variant, rate=0.05,
-                   seed_parts=SEED_PARTS, threads=3, deterministic=False)  # fmt: skip
+                   rng_key=RNG_KEY, threads=3, deterministic=False)  # fmt: skip
     has_changed = np.abs(tables[0] - before).sum(1) > 0
     assert has_changed[np.unique(tokens[tokens != 5])].all()
     assert np.isfinite(tables[0]).all()

@@ -49,9 +49,9 @@ def small_tables(width: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
     return tables
 
 
-def subsample_reference(tokens: np.ndarray, lengths: np.ndarray, keep_probs: np.ndarray, seed_parts: tuple[int, int]):
+def subsample_reference(tokens: np.ndarray, lengths: np.ndarray, keep_probs: np.ndarray, rng_key: tuple[int, int]):
     """Subsampled words and the ends of rows, one word at a time."""
-    state, kept_tokens, ends, rows = hash_seed(*seed_parts), [], [], np.split(tokens, np.cumsum(lengths)[:-1])
+    state, kept_tokens, ends, rows = hash_seed(*rng_key), [], [], np.split(tokens, np.cumsum(lengths)[:-1])
     for row in rows:
         for word in row.tolist():
             if keep_probs[word]:
@@ -68,15 +68,15 @@ def train_reference(
     variant: Word2VecVariant,
     keep_probs: np.ndarray,
     rate: float,
-    seed_parts: tuple[int, int],
+    rng_key: tuple[int, int],
     in_step: bool,
 ) -> float:
     """Trains in place by the reference implementation, as `train_word2vec` does; the sum of the losses."""
-    tokens, ends = subsample_reference(*small_text(), keep_probs, seed_parts)
+    tokens, ends = subsample_reference(*small_text(), keep_probs, rng_key)
     starts, group_size = (
         variant.deterministic_parts(rate, tokens, VOCABULARY) if in_step else variant.hogwild_parts(rate, len(tokens))
     )
-    states = hash_seeds(seed_parts, len(starts) - 1).tolist()
+    states = hash_seeds(rng_key, len(starts) - 1).tolist()
     part_windows = []
     for part, state in enumerate(states):
         first, last = starts[part], starts[part + 1]

@@ -40,7 +40,7 @@ def test_glove_vectors_of_words_of_a_kind_are_similar(corpus: Corpus, tmp_path: 
     spec, tokenizer, source = GloveSpec(width=8, largest=10.0), corpus.tokenizer, corpus.all_documents()
     objective, network = spec.objective(tokenizer), spec.build(tokenizer)
     objective.check(source)
-    objective.prepass(source)
+    objective.run_first_pass(source)
     network.initialize(0)
     for step in range(200):
         network.train_batch(objective.batch(source, 10_000, BatchKey(0, step)), rate=spec.default_recipe()["rate"])

@@ -23,10 +23,10 @@ def test_word2vec_with_many_negatives_does_not_diverge(deterministic: bool):
     model = Word2VecModel(
         vocab_size=400, excluded_ids=[], width=20, window=5, architecture="skipgram", output="negatives", negatives=150
     )
-    model.prepass(np.bincount(tokens, minlength=400))
+    model.set_token_counts(np.bincount(tokens, minlength=400))
     model.initialize(0)
     rate, lengths = Word2VecSpec(negatives=150).default_recipe()["rate"], np.full(400, 100)
     for step in range(3):
-        model.train_batch(tokens, lengths, rate=rate, moment=(0, step), deterministic=deterministic)
+        model.train_batch(tokens, lengths, rate=rate, rng_key=(0, step), deterministic=deterministic)
     assert np.isfinite(model.matrix).all()
     assert np.abs(model.matrix).max() < 10

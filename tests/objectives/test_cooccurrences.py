@@ -100,9 +100,9 @@ def test_cooccurrences_of_tiny_and_empty_texts(monkeypatch: pytest.MonkeyPatch):
         replace(OBJECTIVE, text_unit="sentence").check(two_sentences)
 
 
-def test_cooccurrence_prepass_reports_progress(source: Subset):
+def test_cooccurrence_first_pass_reports_progress(source: Subset):
     progress_calls: list[tuple[int, int]] = []
-    replace(OBJECTIVE, window=4).prepass(source, lambda *progress_values: progress_calls.append(progress_values))
+    replace(OBJECTIVE, window=4).run_first_pass(source, lambda *progress_values: progress_calls.append(progress_values))
     assert progress_calls[-1] == (2 * source.num_tokens, 2 * source.num_tokens)
     with pytest.raises(InputError, match="unit"):
         replace(OBJECTIVE, text_unit="page")

@@ -101,7 +101,7 @@ def test_glove_held_out_loss_falls_every_epoch():
     learner, held_out, held_out_losses = model(width=50), objective.batch(held_out_source, 1 << 30, BatchKey(0, 0)), []
     steps = objective.steps(train, 8000)
     for step in range(epochs * steps):
-        learner.train_batch(objective.batch(train, 8000, BatchKey(0, step)), rate=0.05, moment=(0, step))
+        learner.train_batch(objective.batch(train, 8000, BatchKey(0, step)), rate=0.05, rng_key=(0, step))
         if not (step + 1) % steps:
             held_out_losses.append(learner.evaluate(held_out)[0])
     assert all(later < earlier for earlier, later in pairwise(held_out_losses)), held_out_losses

@@ -45,7 +45,7 @@ def state_paths(model: HMMParameters, row: Sequence[int]) -> Iterator[tuple[tupl
 
 def initialized(model: HMMModel, rows: Sequence[Sequence[int]], seed: int = 0) -> HMMModel:
     """The model after the pre-pass over these texts, with initial parameters."""
-    model.prepass(np.bincount(text_batch(rows)[2], minlength=model.vocab_size))
+    model.set_token_counts(np.bincount(text_batch(rows)[2], minlength=model.vocab_size))
     model.initialize(seed)
     return model
 

@@ -31,7 +31,7 @@ def test_baum_welch_never_lowers_the_likelihood(rows: list[list[int]], states: i
 @given(st.lists(st.lists(st.sampled_from([UNKNOWN, 3, 4]), max_size=3), min_size=1, max_size=3), st.integers(0, 5))
 def test_baum_welch_counts_are_expectations_over_all_paths(rows: list[list[int]], seed: int):
     model = initialized(new_hmm(2, 0.0), rows, seed)
-    parameters = model.finalize()
+    parameters = model.smoothed_parameters()
     transitions, emissions, loss = np.zeros((3, 3)), np.zeros((VOCABULARY, 3)), 0.0
     for row in rows:
         row_with_ends = [END, *row, END]
@@ -47,7 +47,7 @@ def test_baum_welch_counts_are_expectations_over_all_paths(rows: list[list[int]]
     assert training_state["told_moves"] / kernels.COUNT_UNIT == pytest.approx(transitions, abs=1e-8)
     assert training_state["told_words"] / kernels.COUNT_UNIT == pytest.approx(emissions, abs=1e-8)
     model.update()
-    updated = model.finalize()
+    updated = model.smoothed_parameters()
     for state_row in np.flatnonzero(transitions.sum(1)):
         assert updated.transitions[state_row] == pytest.approx(
             transitions[state_row] / transitions[state_row].sum(), abs=1e-7
@@ -69,7 +69,7 @@ def test_hmm_gives_every_predictable_token_a_probability(
     assert probs.sum() == pytest.approx(1)
     assert probs[PADDING] == 0
     assert (np.delete(probs, PADDING) > 0).all(), "unknown and unseen words, too"
-    parameters = model.finalize()
+    parameters = model.smoothed_parameters()
     assert parameters.emissions.sum(0) == pytest.approx(np.ones(states + 1))
     assert parameters.transitions.sum(1) == pytest.approx(np.ones(states + 1))
 
@@ -131,13 +131,13 @@ def test_hmm_trains_on_nearly_empty_texts(rows: list[list[int]], states: int):
 def test_hmm_trains_with_a_vocabulary_of_one_word():
     model = HMMModel(states=3, vocab_size=2, eos_id=1, smoothing=0.1)
     rows = [[0, 0], [0]]
-    model.prepass(np.array([3, 2]))
+    model.set_token_counts(np.array([3, 2]))
     model.initialize(0)
     model.accumulate(*text_batch(rows))
     model.update()
     assert np.exp(model.next_log_probs([np.array([1])])).sum() == pytest.approx(1)
     only_end = HMMModel(states=2, vocab_size=1, eos_id=0, smoothing=0.1)
-    only_end.prepass(np.array([4]))
+    only_end.set_token_counts(np.array([4]))
     only_end.initialize(0)
     assert only_end.accumulate(np.zeros(4, int), np.ones(4, int), np.zeros(4, int)) == 0
     assert np.exp(only_end.next_log_probs([np.array([0])])).tolist() == [[1]]
@@ -190,7 +190,7 @@ def test_invalid_hmm_settings_are_refused():
 
 def test_hmm_refuses_more_tokens_than_it_can_count():
     with pytest.raises(InputError, match="more than can be counted"):
-        new_hmm().prepass(np.full(VOCABULARY, 1 << 30))
+        new_hmm().set_token_counts(np.full(VOCABULARY, 1 << 30))
 
 
 def test_hmm_refuses_batches_that_are_not_whole_rows():

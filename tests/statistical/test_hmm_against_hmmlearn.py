@@ -81,7 +81,7 @@ def test_baum_welch_iteration_equals_hmmlearns(rows: list[list[int]], states: in
     )
     model.accumulate(*text_batch(rows))
     model.update()
-    updated = model.finalize()
+    updated = model.smoothed_parameters()
     hmmlearn_model.fit(np.array([word for row in rows for word in row])[:, None] - 1, [len(row) for row in rows])
     assert updated.transitions[-1, :-1] == pytest.approx(hmmlearn_model.startprob_, abs=1e-6)
     words = updated.emissions[1:, :-1].T

@@ -32,7 +32,7 @@ def new_tagger(tags: int = len(TAGS), legal: tuple[np.ndarray, ...] | None = Non
         unk_id=UNKNOWN,
         allowed=legal or all_legal,  # pyright: ignore[reportArgumentType]
         excluded_ids=frozenset({UNKNOWN, END, PADDING}),
-        words_of_ids=lambda numbers: [OOV_WORDS[number] for number in numbers.tolist()],
+        oov_words=lambda numbers: [OOV_WORDS[number] for number in numbers.tolist()],
     )
 
 
@@ -85,7 +85,7 @@ def test_oov_word_is_tagged_by_its_suffix():
 
 def test_logits_and_transitions_of_the_tagger_are_normalized():
     model = fitted_tagger()
-    states, (transitions, starts, ends) = model.finalize().states, model.transitions
+    states, (transitions, starts, ends) = model.probabilities().states, model.transitions
     assert np.exp(model.logits({"tokens": np.array([5])})["tag"][0]) == pytest.approx(states.emissions[5, :-1])
     assert np.exp(transitions).sum(1) + np.exp(ends) == pytest.approx(np.ones(4))
     assert np.exp(starts).sum() + states.transitions[-1, -1] == pytest.approx(1)
@@ -113,7 +113,7 @@ def test_illegal_transitions_have_probability_zero():
     model = new_tagger(legal=(legal_transitions, np.ones(4, bool), np.ones(4, bool)))
     model.fit(*tagged_batch(SENTENCES))
     assert model.transitions[0][0, 1] == -np.inf
-    assert model.finalize().states.transitions.sum(1) == pytest.approx(np.ones(5))
+    assert model.probabilities().states.transitions.sum(1) == pytest.approx(np.ones(5))
 
 
 def test_tagger_does_not_count_words_without_a_tag():

@@ -122,7 +122,7 @@ def test_shared_fractions_count_words_unseen_in_training():
 
 def test_ngrams_do_not_cross_texts_or_rows():
     rows = token_rows([10, 11], [12, 13], segments=[[0, 1], [0, 1]])
-    assert fit_text_features(rows, pairs=True).ngrams.count(2) == 0
+    assert fit_text_features(rows, pairs=True).ngrams.num_ngrams(2) == 0
 
 
 def test_features_of_rows_of_one_example_are_averaged():

@@ -20,9 +20,9 @@ from forebear.tasks.metrics import (
     calibration,
     calibration_error,
     log_loss,
+    optimal_temperature,
     probabilities,
     reliability,
-    temperature,
 )
 from forebear.tasks.multiple_choice import MultipleChoice
 

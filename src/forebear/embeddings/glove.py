@@ -59,7 +59,7 @@ class GloveModel:
 
     # -- training
 
-    def prepass(self, source: Subset, earlier: Mapping[str, np.ndarray] | None = None) -> None:
+    def run_first_pass(self, source: Subset, earlier: Mapping[str, np.ndarray] | None = None) -> None:
         """Count the words of the training text, on top of the counts of an earlier run."""
         self.counts = PhraseTable.empty(self.vocab_size).count(source)
         if earlier is not None:
@@ -78,7 +78,7 @@ class GloveModel:
         batch: Batch,
         *,
         rate: float,
-        moment: tuple[int, int] = (0, 0),
+        rng_key: tuple[int, int] = (0, 0),
         threads: int = 1,
         deterministic: bool = False,
     ) -> float:
@@ -93,7 +93,7 @@ class GloveModel:
         order, starts = kernels.group_blocks(entries[0], entries[1], self.vocab_size)
         adagrad_pass, losses = kernels.compile_adagrad_pass(self._padded_width), np.zeros(kernels.ROW_GROUPS**2)
         turns, threads = np.arange(len(losses)).reshape(kernels.ROW_GROUPS, -1), min(threads, kernels.ROW_GROUPS)
-        turns = turns[shuffled_positions(np.arange(len(turns)), len(turns), seed=moment[0], epoch=moment[1])]
+        turns = turns[shuffled_positions(np.arange(len(turns)), len(turns), seed=rng_key[0], epoch=rng_key[1])]
 
         def train_blocks(blocks: np.ndarray) -> None:
             adagrad_pass(order, starts, blocks, *entries, *self._tables.values(), rate, losses)

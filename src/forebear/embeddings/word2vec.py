@@ -152,11 +152,11 @@ class Word2VecModel:
         rows = vocab_size + (subwords.buckets if subwords else 0)
         self._inputs = aligned_table(rows, width)
         self._outputs = aligned_table(vocab_size if output == "negatives" else max(vocab_size - 1, 1), width)
-        self.prepass(np.zeros(vocab_size, np.int64))
+        self.set_token_counts(np.zeros(vocab_size, np.int64))
 
     # -- training
 
-    def prepass(self, counts: np.ndarray) -> None:
+    def set_token_counts(self, counts: np.ndarray) -> None:
         """Set the (V,) counts of each id in the training text."""
         if counts.shape != (self.vocab_size,):
             raise ForebearError(f"counts of shape {counts.shape} for {self.vocab_size} ids")
@@ -206,7 +206,7 @@ class Word2VecModel:
         lengths: np.ndarray,
         *,
         rate: float,
-        moment: tuple[int, int],
+        rng_key: tuple[int, int],
         threads: int = 1,
         deterministic: bool = False,
     ) -> float:
@@ -222,7 +222,7 @@ class Word2VecModel:
             self._keep_probs,
             self._variant,
             rate=rate,
-            seed_parts=moment,
+            rng_key=rng_key,
             threads=threads,
             deterministic=deterministic,
         )
@@ -266,7 +266,7 @@ class Word2VecModel:
         require_state("word2vec", arrays, self.arrays())
         self._inputs[:, : self.width] = arrays["inputs"]
         self._outputs[:, : self.width] = arrays["outputs"]
-        self.prepass(arrays["counts"])
+        self.set_token_counts(arrays["counts"])
 
     # -- results
 

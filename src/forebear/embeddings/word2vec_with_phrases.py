@@ -81,7 +81,7 @@ class PhraseModel:
 
     # -- training
 
-    def prepass(self, source: Subset, earlier: Mapping[str, np.ndarray] | None = None) -> None:
+    def run_first_pass(self, source: Subset, earlier: Mapping[str, np.ndarray] | None = None) -> None:
         """Detect phrases and count words; with the arrays of an earlier run, use its phrases and add its counts."""
         phrases = PhraseTable.empty(len(self._tokens)) if earlier is None else self._earlier_phrases(earlier)
         if earlier is None:
@@ -91,7 +91,7 @@ class PhraseModel:
         counts = phrases.count(source)
         if earlier is not None:
             counts[self._rows_for(earlier)] += earlier["counts"]
-        self.model.prepass(counts)
+        self.model.set_token_counts(counts)
         if self._passes:
             self.notes.append(self._phrase_note())
 
@@ -152,30 +152,30 @@ class PhraseModel:
         return np.concatenate((np.arange(num_words), len(self._tokens) + np.arange(num_phrases)))
 
     def train_batch(
-        self, batch: Batch, *, rate: float, moment: tuple[int, int], threads: int = 1, deterministic: bool = False
+        self, batch: Batch, *, rate: float, rng_key: tuple[int, int], threads: int = 1, deterministic: bool = False
     ) -> float | None:
         """Train on a batch; returns the mean loss before the update, None if no word has a context."""
         loss = self.model.train_batch(
-            *self._join_batch(batch), rate=rate, moment=moment, threads=threads, deterministic=deterministic
+            *self._join_batch(batch), rate=rate, rng_key=rng_key, threads=threads, deterministic=deterministic
         )
         return None if math.isnan(loss) and np.isfinite(self.model.matrix).all() else loss
 
     def evaluate(self, batch: Batch) -> tuple[float, int]:
         return self.model.evaluate(*self._join_batch(batch))
 
-    def windows(self, batch: Batch, *, rate: float, moment: tuple[int, int], num_windows: int) -> list[dict[str, Any]]:
+    def windows(self, batch: Batch, *, rate: float, rng_key: tuple[int, int], num_windows: int) -> list[dict[str, Any]]:
         """The first non-empty training windows of a batch as words, as one Hogwild thread samples them."""
         from forebear.kernels.word2vec import TokenRuns, draw_windows
         from forebear.kernels.word2vec_sampling import hash_seeds, subsample
 
         names = [*self._tokens, *self.phrases.phrase_names(self._tokens)]
         keep_probs, variant = self.model.window_sampling
-        tokens, ends = subsample(*self._join_batch(batch), keep_probs, moment)
+        tokens, ends = subsample(*self._join_batch(batch), keep_probs, rng_key)
         if not len(tokens) or not variant.max_targets:
             return []
         starts, _ = variant.hogwild_parts(rate, len(tokens))
         chunk_size = int(starts[1])
-        states = hash_seeds(moment, min(len(starts) - 1, -(-2 * num_windows // chunk_size)))
+        states = hash_seeds(rng_key, min(len(starts) - 1, -(-2 * num_windows // chunk_size)))
         text = TokenRuns(tokens, ends, states, starts)
         windows: list[dict[str, Any]] = []
         draw_python: Any = getattr(draw_windows, "py_func")  # noqa: B009 - the Python function of the kernel

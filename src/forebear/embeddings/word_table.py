@@ -134,7 +134,7 @@ class PretrainedVectors(_UntrainedModel):
 
     # -- training
 
-    def prepass(self, source: object, earlier: object = None) -> NoReturn:
+    def run_first_pass(self, source: object, earlier: object = None) -> NoReturn:
         """Raise InputError: fixed vectors cannot be trained."""
         hint = "to learn, begin from nothing, with --output negatives or tree"
         raise InputError("output 'given' means vectors from elsewhere: there is nothing to learn", hint=hint)
@@ -218,7 +218,7 @@ class OnehotModel(_UntrainedModel):
         """0: one-hot vectors have no parameters."""
         return 0
 
-    def prepass(self, source: object, earlier: object = None) -> None:
+    def run_first_pass(self, source: object, earlier: object = None) -> None:
         """Nothing to do."""
 
     def initialize(self, seed: int) -> None:

@@ -22,7 +22,7 @@ from forebear.objectives.batch import IGNORE_INDEX, Batch, BatchKey
 from forebear.objectives.cooccurrence import Cooccurrences
 from forebear.objectives.masked_tokens import MaskedTokens, word_starts
 from forebear.objectives.next_token import BidirectionalLM, NextToken
-from forebear.objectives.objective import Objective, PrepassObjective, batch_unit
+from forebear.objectives.objective import FirstPassObjective, Objective, batch_unit
 from forebear.objectives.sentence_pairs import DocSentences
 from forebear.objectives.seq2seq import SequenceToSequence
 from forebear.objectives.word2vec_token_blocks import TokenBlocks
@@ -102,8 +102,8 @@ def _prepare_objective(
     with plan.error_context():
         split, objective = corpus.split(plan.recipe.held_out), plan.spec.objective(corpus.tokenizer)
         objective.check(split.train)
-        if isinstance(objective, PrepassObjective):
-            objective.prepass(split.train, progress)
+        if isinstance(objective, FirstPassObjective):
+            objective.run_first_pass(split.train, progress)
     return corpus, split, objective
 
 
@@ -113,7 +113,7 @@ def pipeline_summary(plan: PretrainPlan, *, progress: ProgressFn | None = None) 
     tokenizer: Any = corpus.tokenizer
     initial_tensors, _ = plan.init_from.initial_tensors(plan.spec, tokenizer) if plan.init_from else (None, [])
     learner = learner_for(plan.spec, tokenizer, plan.recipe, initial_tensors)
-    learner.prepass(objective, split.train)
+    learner.run_first_pass(objective, split.train)
     return pipeline_stages(plan, corpus, split, objective, learner, with_loss=True)
 
 
@@ -305,9 +305,9 @@ def preview_batch(plan: PretrainPlan, *, rows: int = 4, step: int = 0, progress:
     windows = None
     if isinstance(objective, TokenBlocks):
         initial_arrays, _ = plan.init_from.initial_tensors(plan.spec, tokenizer) if plan.init_from else (None, [])
-        model, moment = plan.spec.build(tokenizer), (plan.recipe.seed, step)
-        model.prepass(split.train, initial_arrays)
-        windows = model.windows(batch, rate=plan.recipe.rate, moment=moment, num_windows=NUM_WINDOWS)
+        model, rng_key = plan.spec.build(tokenizer), (plan.recipe.seed, step)
+        model.run_first_pass(split.train, initial_arrays)
+        windows = model.windows(batch, rate=plan.recipe.rate, rng_key=rng_key, num_windows=NUM_WINDOWS)
     is_cooccurrence = isinstance(objective, Cooccurrences)
     return Preview(
         [] if is_cooccurrence else _build_rows(batch, corpus.tokenizer, rows, objective),

@@ -30,7 +30,7 @@ from forebear.experiments.preview import pipeline_stages
 from forebear.experiments.run_evaluation import MAX_EVAL_BYTES, baseline_notes, leakage_notes, task_metrics
 from forebear.experiments.warm_start import MAX_SEARCHED_TEXTS, InitFrom, pretrained_rows, vector_coverage
 from forebear.models.spec import ModelSpec
-from forebear.objectives.objective import Objective, PrepassObjective
+from forebear.objectives.objective import FirstPassObjective, Objective
 from forebear.objectives.seq2seq import SequenceToSequence
 from forebear.registry import model_name
 from forebear.statistical.disk_backed_arrays import tune_malloc
@@ -272,16 +272,16 @@ class PretrainSetup:
             notes.append(f"{reason}: the end of the text is held out")
         objective = spec.objective(tokenizer)
         objective.check(split.train)
-        if isinstance(objective, PrepassObjective):
+        if isinstance(objective, FirstPassObjective):
             for subset in (split.train, split.held_out):
-                objective.prepass(subset, progress)
+                objective.run_first_pass(subset, progress)
         notes += _dropped_pairs_notes(corpus, split, objective)
         initial_tensors, init_notes = init_from.initial_tensors(spec, tokenizer) if init_from else (None, [])
         learner = learner_for(spec, tokenizer, recipe, initial_tensors)
         truncation, truncation_notes = {}, []
         if spec.learning == "descending" and isinstance(corpus, Corpus):
             truncation, truncation_notes = _truncated_words(learner.model.encoder.embedding.char_ids, corpus)
-        learner.prepass(objective, split.train)
+        learner.run_first_pass(objective, split.train)
         eos_id, unk_id = (tokenizer.special_roles.get(role) for role in ("end", "unknown"))
         unigram_loss = None
         if eos_id is not None and spec.learning != "sweeping" and len(split.held_out):

@@ -285,10 +285,10 @@ def _tag_target(
     predicted_tags, is_single = prediction.tags[first_word:last_word], last_word - first_word == 1
     tags = [_override_tag(task, tag, override, is_single=is_single) for tag in predicted_tags]
     tag_ids = [task.tags.index(tag) for tag in tags]
-    assert rows.answer_spans is not None
+    assert rows.token_sources is not None
     positions = np.full(len(prediction.words), IGNORE_INDEX)
-    labeled_rows = np.flatnonzero(rows.answer_spans != IGNORE_INDEX)
-    positions[rows.answer_spans[labeled_rows]] = labeled_rows
+    labeled_rows = np.flatnonzero(rows.token_sources != IGNORE_INDEX)
+    positions[rows.token_sources[labeled_rows]] = labeled_rows
     transition_scores = logits.get("transitions")
 
     def score(out: HeadOutputs) -> Tensor:
@@ -412,7 +412,7 @@ def _answer_positions(
 ) -> Iterator[tuple[float, int, int, int]]:
     """(ln P, sequence, start token, end token) of a character span, or of "no answer", in every window that has it."""
     for row in rows.row_range(0):
-        row_start, spans = _row_ends(rows, row)[0], rows.row_answer_spans(row)
+        row_start, spans = _row_ends(rows, row)[0], rows.row_token_sources(row)
         start_log_probs, end_log_probs = (log_softmax(logits[head][row].astype(float)) for head in ("start", "end"))
         start_positions, end_positions = np.array([NO_ANSWER_POSITION]), np.array([NO_ANSWER_POSITION])
         if span_start != IGNORE_INDEX:

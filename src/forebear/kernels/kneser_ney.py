@@ -8,7 +8,7 @@ from forebear.kernels.intrinsics import PREFETCH_DISTANCE, prefetch
 
 
 def interpolate_kernel(
-    counts, continuations, suffixes, discounts, pruned_counts, lower_probs, first_context, first_id, probs, backoffs
+    counts, num_continuations, suffixes, discounts, pruned_counts, lower_probs, first_context, first_id, probs, backoffs
 ):
     """(count - discount) / total + backoff · lower for the n-grams from `first_context` on, while the buffers suffice.
 
@@ -20,8 +20,8 @@ def interpolate_kernel(
     Returns the next context and the id of its first n-gram; fills `probs` and `backoffs`.
     """
     first_ngram, context = first_id, first_context
-    while context < len(continuations) and context - first_context < len(backoffs):
-        end = first_ngram + continuations[context]
+    while context < len(num_continuations) and context - first_context < len(backoffs):
+        end = first_ngram + num_continuations[context]
         if end - first_id > len(probs):
             break
         total, discounted = 0.0, 0.0
@@ -59,7 +59,15 @@ def count_suffix_types_kernel(suffixes, counts):
 
 
 def suffix_ids_kernel(
-    continuations, words, starts, shorter_words, shorter_suffixes, first_context, last_context, first_ngram, suffix_ids
+    num_continuations,
+    words,
+    starts,
+    shorter_words,
+    shorter_suffixes,
+    first_context,
+    last_context,
+    first_ngram,
+    suffix_ids,
 ):
     """The id of each n-gram's suffix (-1: absent), given those of the (n-1)-grams.
 
@@ -67,7 +75,7 @@ def suffix_ids_kernel(
     previous one ended.
     """
     for context in range(first_context, last_context):
-        end = first_ngram + continuations[context]
+        end = first_ngram + num_continuations[context]
         low, high = np.int64(0), np.int64(0)
         if shorter_suffixes[context] >= 0:
             low, high = starts[shorter_suffixes[context]], starts[shorter_suffixes[context] + 1]

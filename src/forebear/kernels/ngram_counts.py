@@ -29,7 +29,7 @@ class NgramLevel(NamedTuple):
 
     last_tokens: np.ndarray  # (size,) int32
     counts: np.ndarray  # (size,)
-    continuations: np.ndarray  # (contexts,) number of n-grams that extend each (n-1)-gram
+    num_continuations: np.ndarray  # (contexts,) number of n-grams that extend each (n-1)-gram
     suffixes: np.ndarray  # (size,) int32, the id of each without its first token
 
 
@@ -48,10 +48,10 @@ def ngram_levels_reference(text: np.ndarray, vocab_size: int, order: int) -> lis
         distinct_keys, first, inverse, counts = np.unique(
             keys, return_index=True, return_inverse=True, return_counts=True
         )
-        continuations = np.bincount(distinct_keys // vocab_size, minlength=num_ngrams)
+        num_continuations = np.bincount(distinct_keys // vocab_size, minlength=num_ngrams)
         suffixes = ids[positions[first] + 1]
         levels.append(
-            NgramLevel(*(a.astype(np.int32) for a in (distinct_keys % vocab_size, counts, continuations, suffixes)))
+            NgramLevel(*(a.astype(np.int32) for a in (distinct_keys % vocab_size, counts, num_continuations, suffixes)))
         )
         ids, num_ngrams = np.full(len(text), -1), len(distinct_keys)
         ids[positions] = inverse
@@ -76,14 +76,14 @@ def ngram_levels(text: np.ndarray, vocab_size: int, order: int, threads: int = 1
             if n > 2:  # the id of a unigram is its token
                 _run_partitions(pool, assign_ids_kernel, partitions, positions, group_sizes, ids)
                 compile_kernel(mark_row_ends_kernel)(ids, separators, n - 1)
-            positions, group_sizes, suffixes, continuations = _refine_groups(
+            positions, group_sizes, suffixes, num_continuations = _refine_groups(
                 ids, vocab_size, positions, group_sizes, partitions, pool
             )
             if n > 2:
                 levels[-1] = levels[-1]._replace(counts=narrow_ints(previous_sizes))
-                continuations = narrow_ints(continuations)
+                num_continuations = narrow_ints(num_continuations)
             del previous_sizes
-            levels.append(NgramLevel(placeholder, group_sizes, continuations, suffixes))
+            levels.append(NgramLevel(placeholder, group_sizes, num_continuations, suffixes))
     levels[-1] = levels[-1]._replace(counts=narrow_ints(group_sizes))
     del positions, group_sizes
     text.resize(0, refcheck=False)  # frees its memory
@@ -144,10 +144,19 @@ def _refine_groups(
         The remaining positions, the sizes of the new groups, their suffix ids, and the number of new groups for each
         group.
     """
-    continuations = np.empty(len(sizes), np.int32)
+    num_continuations = np.empty(len(sizes), np.int32)
     new_sizes, suffixes = np.empty(len(positions), np.int32), np.empty(len(positions), np.int32)
     sizes_by_partition = _run_partitions(
-        pool, refine_groups_kernel, partitions, ids, vocab_size, positions, sizes, continuations, new_sizes, suffixes
+        pool,
+        refine_groups_kernel,
+        partitions,
+        ids,
+        vocab_size,
+        positions,
+        sizes,
+        num_continuations,
+        new_sizes,
+        suffixes,
     )
     position_counts, group_counts = map(list, zip(*sizes_by_partition, strict=True))
     compacted = (
@@ -155,7 +164,7 @@ def _refine_groups(
         _compact(new_sizes, partitions, group_counts),
         _compact(suffixes, partitions, group_counts),
     )
-    return *compacted, continuations
+    return *compacted, num_continuations
 
 
 def _compact(array: np.ndarray, partitions: list[_NgramPartition], sizes: list[int]) -> np.ndarray:
@@ -184,7 +193,7 @@ def group_by_token_kernel(text, positions, sizes):
     return num_positions
 
 
-def refine_groups_kernel(first, last, begin, ids, vocab_size, positions, sizes, continuations, new_sizes, suffixes):
+def refine_groups_kernel(first, last, begin, ids, vocab_size, positions, sizes, num_continuations, new_sizes, suffixes):
     """Sort the positions of each group by the id of their suffix, and drop those where the row ends.
 
     Writes the remaining positions to `positions` from `begin` on, the sizes of the new groups to `new_sizes` and their
@@ -203,7 +212,7 @@ def refine_groups_kernel(first, last, begin, ids, vocab_size, positions, sizes, 
             continues = np.int32(key >= 0)
             positions[write_index], new_sizes[group_index], suffixes[group_index] = position, 1, key
             read_index, write_index, group_index = read_index + 1, write_index + continues, group_index + continues
-            continuations[group] = continues
+            num_continuations[group] = continues
             continue
         if size > len(keys):
             keys, key_positions = np.empty(2 * size, np.int32), np.empty(2 * size, np.int32)
@@ -248,7 +257,7 @@ def refine_groups_kernel(first, last, begin, ids, vocab_size, positions, sizes, 
             for i in range(num_distinct):
                 starts[distinct_keys[i]] = 0
         write_index, group_index = write_index + num_keys, group_index + num_distinct
-        continuations[group] = num_distinct
+        num_continuations[group] = num_distinct
     return write_index - begin, group_index - begin
 
 
@@ -314,10 +323,10 @@ def unigram_counts_kernel(text, counts):
 
 def merge_counts_kernel(
     sources,
-    continuations,
+    num_continuations,
     words,
     counts,
-    continuations_b,
+    num_continuations_b,
     words_b,
     counts_b,
     first,
@@ -326,23 +335,24 @@ def merge_counts_kernel(
     out_words,
     out_counts,
     out_sources,
-    out_continuations,
+    out_num_continuations,
 ):
     """Merge the n-grams of two texts from context `first` on, while the buffers suffice.
 
     sources  of each context: 1: in the first text, 2: in the second, 3: in both
-    continuations, words, counts, offsets  of the first text: number of continuations of each context, their last
-             tokens and counts, and the number of contexts and n-grams read so far; `…_b` of the second text
-    out_words, out_counts, out_sources, out_continuations
+    num_continuations, words, counts, offsets
+             of the first text: number of continuations of each context, their last tokens and counts, and the number of
+             contexts and n-grams read so far; `…_b` of the second text
+    out_words, out_counts, out_sources, out_num_continuations
              last tokens, counts and sources of the merged n-grams, and the number of them in each context
 
     Returns the next context and the number of merged n-grams.
     """
     context, num_merged = first, 0
     while context < len(sources):
-        remaining = continuations[offsets[0]] if sources[context] & 1 else 0
-        remaining_b = continuations_b[offsets_b[0]] if sources[context] & 2 else 0
-        if num_merged + remaining + remaining_b > len(out_words) or context - first == len(out_continuations):
+        remaining = num_continuations[offsets[0]] if sources[context] & 1 else 0
+        remaining_b = num_continuations_b[offsets_b[0]] if sources[context] & 2 else 0
+        if num_merged + remaining + remaining_b > len(out_words) or context - first == len(out_num_continuations):
             break
         offsets[0] += sources[context] & 1
         offsets_b[0] += sources[context] >> 1
@@ -360,6 +370,6 @@ def merge_counts_kernel(
                 out_sources[num_merged] += 2
                 offsets_b[1] += 1
             num_merged += 1
-        out_continuations[context - first] = num_merged - previous_merged
+        out_num_continuations[context - first] = num_merged - previous_merged
         context += 1
     return context, num_merged

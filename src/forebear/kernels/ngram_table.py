@@ -50,13 +50,14 @@ def hash_tokens_kernel(tokens, salt):
     return hashes
 
 
-def hash_level_kernel(context_hashes, continuations, token_ids, hashes, context, first_ngram):
+def hash_level_kernel(context_hashes, num_continuations, token_ids, hashes, context, first_ngram):
     """Hash the n-grams from one context on until the buffer is full; returns the next context and its first n-gram."""
     first_id = first_ngram
-    while context < len(context_hashes) and first_ngram - first_id + np.int64(continuations[context]) <= len(hashes):
-        for i in range(first_ngram, first_ngram + np.int64(continuations[context])):
+    end = first_id + len(hashes)
+    while context < len(context_hashes) and first_ngram + np.int64(num_continuations[context]) <= end:
+        for i in range(first_ngram, first_ngram + np.int64(num_continuations[context])):
             hashes[i - first_id] = extend_hash(context_hashes[context], token_ids[i])
-        first_ngram += np.int64(continuations[context])
+        first_ngram += np.int64(num_continuations[context])
         context += 1
     return context, first_ngram
 

@@ -1,9 +1,9 @@
 """SIMD operations of word2vec and GloVe in LLVM IR: sums, products and updates of a few table rows at a time.
 
-Tables are (rows, width) float32 with a width that is a multiple of CACHE_LINE, as `aligned_table` makes them. Row indices
-come from `ids`, starting at `begin`; the index at `skip` is left out: row i is ids[begin + i], and from i = skip on
-ids[begin + i + 1]. A block has as many targets as the tuple `block_size` is long, so that its size is known at compile
-time. The tests contain a one-line NumPy reference of each operation.
+Tables are (rows, width) float32 with a width that is a multiple of CACHE_LINE, as `aligned_table` makes them. Row
+indices come from `ids`, starting at `begin`; the index at `skip` is left out: row i is ids[begin + i], and from
+i = skip on ids[begin + i + 1]. A block has as many targets as the tuple `block_size` is long, so that its size is known
+at compile time. The tests contain a one-line NumPy reference of each operation.
 """
 
 from __future__ import annotations
@@ -140,14 +140,20 @@ class SimdBuilder:
         builder = self.builder
         exponent = builder.fmul(x, self.constant(-LOG2_E))
         for sign, end in ((">", MAX_EXPONENT), ("<", -MAX_EXPONENT)):
-            exponent = builder.select(builder.fcmp_ordered(sign, exponent, self.constant(end)), self.constant(end), exponent)
+            exponent = builder.select(
+                builder.fcmp_ordered(sign, exponent, self.constant(end)), self.constant(end), exponent
+            )
         shifted = builder.fadd(exponent, self.constant(ROUNDING_MAGIC))
         fraction = builder.fsub(exponent, builder.fsub(shifted, self.constant(ROUNDING_MAGIC)))
         power_of_two = self.constant(EXP2_COEFFICIENTS[0])
         for factor in EXP2_COEFFICIENTS[1:]:
             power_of_two = self.fused_multiply_add(power_of_two, fraction, self.constant(factor))
-        exponent_bits = builder.shl(builder.bitcast(shifted, self.int_vector), ir.Constant(self.int_vector, [23] * self.lanes))
-        power_of_two = builder.bitcast(builder.add(builder.bitcast(power_of_two, self.int_vector), exponent_bits), self.vector)
+        exponent_bits = builder.shl(
+            builder.bitcast(shifted, self.int_vector), ir.Constant(self.int_vector, [23] * self.lanes)
+        )
+        power_of_two = builder.bitcast(
+            builder.add(builder.bitcast(power_of_two, self.int_vector), exponent_bits), self.vector
+        )
         return builder.fdiv(self.constant(1.0), builder.fadd(self.constant(1.0), power_of_two))
 
 
@@ -179,8 +185,8 @@ ELEMENTWISE_LANES = SUM_LANES if HAS_AVX512 else SUM_LANES // 2  # numbers in a 
 def _intrinsic(num_lanes: int = SUM_LANES) -> Callable[[Callable[..., None]], Any]:
     """Make an operation callable from kernels, given a function that emits its instructions.
 
-    The function receives a SimdBuilder and the row length of the first argument, then the arguments by name: arrays as data
-    pointers, tuples as their length.
+    The function receives a SimdBuilder and the row length of the first argument, then the arguments by name: arrays as
+    data pointers, tuples as their length.
     """
 
     def decorate(emit: Callable[..., None]) -> Any:

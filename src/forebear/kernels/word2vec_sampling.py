@@ -76,12 +76,12 @@ def negative_sample_stream(
 
 
 def subsample(
-    tokens: np.ndarray, lengths: np.ndarray, keep_probs: np.ndarray, seed_parts: tuple[int, ...]
+    tokens: np.ndarray, lengths: np.ndarray, keep_probs: np.ndarray, rng_key: tuple[int, ...]
 ) -> tuple[np.ndarray, np.ndarray]:
     """The retained ids of all rows, concatenated, and the end of each row."""
     kept_tokens, ends = np.empty(len(tokens), np.int32), np.empty(len(lengths), np.int64)
     num_kept = compile_kernel(subsample_kernel)(
-        tokens, lengths, keep_probs, np.uint64(hash_seed(*seed_parts)), kept_tokens, ends
+        tokens, lengths, keep_probs, np.uint64(hash_seed(*rng_key)), kept_tokens, ends
     )
     return kept_tokens[:num_kept], ends
 

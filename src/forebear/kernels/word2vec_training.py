@@ -225,16 +225,16 @@ def train_word2vec(
     variant: Word2VecVariant,
     *,
     rate: float,
-    seed_parts: tuple[int, int],
+    rng_key: tuple[int, int],
     threads: int,
     deterministic: bool,
 ) -> tuple[float, float]:
     """Train on rows of ids in place; returns the reported loss and the number of predictions in it.
 
-    All randomness follows from `seed_parts`. With `deterministic`, the result is bit-equal for any number of threads;
+    All randomness follows from `rng_key`. With `deterministic`, the result is bit-equal for any number of threads;
     what is too heavy for that is trained by one thread.
     """
-    kept_tokens, ends = subsample(tokens, lengths, keep_probs, seed_parts)
+    kept_tokens, ends = subsample(tokens, lengths, keep_probs, rng_key)
     if not len(kept_tokens) or not variant.max_targets:
         return 0.0, 0.0
     if deterministic and variant.needs_hogwild(rate):
@@ -244,7 +244,7 @@ def train_word2vec(
     else:
         starts, group_size = variant.hogwild_parts(rate, len(kept_tokens))
     num_parts = len(starts) - 1
-    text = TokenRuns(kept_tokens, ends, hash_seeds(seed_parts, num_parts), starts)
+    text = TokenRuns(kept_tokens, ends, hash_seeds(rng_key, num_parts), starts)
     loss_sums = np.zeros((num_parts, 2))
     interval = 1
     while interval < MAX_REPORT_INTERVAL and interval * 2 * MIN_REPORTS <= len(kept_tokens):

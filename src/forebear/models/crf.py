@@ -61,7 +61,7 @@ class CRFSpec(ModelSpec):
     def objective(self, tokenizer: Any) -> Any:
         raise InputError("crf predicts no text: it learns from words and their tags", hint="give it tagged words")
 
-    build = objective  # a CRF has no language model to build either
+    build = objective  # it predicts no text, so there is no language model to build
 
     def build_tagger(
         self, tokenizer: Tokenizer, allowed_transitions: tuple[np.ndarray, np.ndarray, np.ndarray]

@@ -88,7 +88,7 @@ class HMMSpec(ModelSpec):
             unk_id=tokenizer.special_roles["unknown"],
             allowed=allowed_transitions,
             excluded_ids=frozenset(tokenizer.special_ids),
-            words_of_ids=lambda numbers: [char_ids.id_to_word(number) for number in numbers.tolist()],
+            oov_words=lambda numbers: [char_ids.id_to_word(number) for number in numbers.tolist()],
         )
 
     def task_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:

@@ -301,7 +301,8 @@ class TransformerDecodingState:
         with inference_mode():
             (self._move_rows if len(row_ids) <= len(self._tokens) else self._copy_rows_to_larger)(row_ids)
             row_tensor = torch.from_numpy(row_ids).to(self._cache.device)
-            self._mask, self._last_states, self._lengths = self._mask[row_tensor], self._last_states[row_tensor], self._lengths[row_ids]
+            self._mask, self._last_states = self._mask[row_tensor], self._last_states[row_tensor]
+            self._lengths = self._lengths[row_ids]
             self._pending_ids = None if self._pending_ids is None else self._pending_ids[row_ids]
             if self._memory is not None:
                 self._memory.select(row_ids)
@@ -322,7 +323,8 @@ class TransformerDecodingState:
         self._lengths += 1
         self._end_slot += 1
         are_all_full = len(full_rows) == len(ids)
-        x = self._last_states.clone() if are_all_full else self._decode_step(torch.from_numpy(ids).to(self._cache.device))
+        id_tensor = torch.from_numpy(ids).to(self._cache.device)
+        x = self._last_states.clone() if are_all_full else self._decode_step(id_tensor)
         self._positions += 1
         if full_rows:
             self._lengths[full_rows] -= context_start(context + 1, context)

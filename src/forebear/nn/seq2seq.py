@@ -17,7 +17,7 @@ from forebear.nn.encode_rows import length_batches, to_tensor
 from forebear.nn.encoder import Encoder, EncoderDecoderBase, Lengths, States, to_lengths
 from forebear.nn.heads import LMHead
 from forebear.nn.inference_mode import in_inference_mode, inference_mode
-from forebear.nn.kv_cache import EncoderMemory, IncrementalDecoder, HypothesisSources, TransformerDecodingState
+from forebear.nn.kv_cache import EncoderMemory, HypothesisSources, IncrementalDecoder, TransformerDecodingState
 from forebear.nn.layers import DeferredLinear, deferred_linear
 from forebear.nn.model import Model
 from forebear.nn.recurrent import LockedDropout, LSTMLayer, RecurrentState

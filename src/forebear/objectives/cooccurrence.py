@@ -388,7 +388,7 @@ class Cooccurrences:
     def __post_init__(self) -> None:
         require_text_unit(self.text_unit)
 
-    def prepass(self, source: Subset, progress: ProgressFn | None = None) -> None:
+    def run_first_pass(self, source: Subset, progress: ProgressFn | None = None) -> None:
         """Count co-occurrences, unless the table is cached."""
         self.counts(source, progress)
 

@@ -9,10 +9,10 @@ from forebear.objectives.batch import Batch, BatchKey
 
 
 @runtime_checkable
-class PrepassObjective(Protocol):
+class FirstPassObjective(Protocol):
     """An objective that needs a pass over the whole text before its first batch."""
 
-    def prepass(self, source: Any, progress: ProgressFn | None = None) -> None: ...
+    def run_first_pass(self, source: Any, progress: ProgressFn | None = None) -> None: ...
 
 
 @runtime_checkable

@@ -228,7 +228,8 @@ class FeatureIndex:
 
     def arrays(self) -> dict[str, np.ndarray]:
         templates = np.frombuffer(" ".join(map(str, self.templates)).encode(), np.uint8).copy()
-        return {"templates": templates, "keys": np.concatenate(self.keys), "firsts": self.first_feature_ids.astype(np.int64)}
+        firsts = self.first_feature_ids.astype(np.int64)
+        return {"templates": templates, "keys": np.concatenate(self.keys), "firsts": firsts}
 
 
 def _values(

@@ -154,9 +154,9 @@ class HMMDecodingState:
         return self.parameters.log_probs_after(self.state_probs).astype(np.float32)
 
     def append(self, ids: np.ndarray) -> None:
-        ends, tables = np.arange(1, len(ids) + 1), self.parameters
+        ends, parameters = np.arange(1, len(ids) + 1), self.parameters
         _, self.state_probs = kernels.forward_filter(
-            np.asarray(ids, np.int64), ends, self.state_probs, tables.transitions, tables.emissions
+            np.asarray(ids, np.int64), ends, self.state_probs, parameters.transitions, parameters.emissions
         )
 
     def select(self, rows: np.ndarray) -> None:
@@ -247,7 +247,7 @@ class HMMModel:
 
     # -- training
 
-    def prepass(self, counts: np.ndarray) -> None:
+    def set_token_counts(self, counts: np.ndarray) -> None:
         """Set the token counts of the whole training text."""
         if int(np.sum(counts)) >= MAX_TOKENS:
             message = f"{int(np.sum(counts)):,} tokens are more than can be counted in parts of 2^-32"
@@ -275,13 +275,15 @@ class HMMModel:
         if not len(lengths):
             return 0.0
         self._require_complete_rows(np.asarray(tokens), lengths, targets)
-        tables = self.finalize()
+        parameters = self.smoothed_parameters()
 
         def expect_slice(rows: slice, span: slice, ends: np.ndarray) -> tuple[np.ndarray, ...]:
             expectations = (
                 self._zero_expectations() if rows.start else (self._expected_transitions, self._expected_emissions)
             )
-            losses = kernels.baum_welch(targets[span], ends, tables.transitions, tables.emissions, *expectations)
+            losses = kernels.baum_welch(
+                targets[span], ends, parameters.transitions, parameters.emissions, *expectations
+            )
             return losses, *expectations
 
         results = map_slices(expect_slice, lengths, self.states)
@@ -292,10 +294,12 @@ class HMMModel:
 
     def update(self) -> None:
         """M step: new parameters from the expected counts, which are cleared."""
-        tables = self.finalize()
+        parameters = self.smoothed_parameters()
         if self.smoothing:  # only the part of each count due to a state's own distribution
-            transitions = self._expected_transitions * _ratio(self._weighted_transitions(), tables.transitions)
-            emissions = self._expected_emissions[:, :-1] * _ratio(self._weighted_emissions(), tables.emissions[:, :-1])
+            transitions = self._expected_transitions * _ratio(self._weighted_transitions(), parameters.transitions)
+            emissions = self._expected_emissions[:, :-1] * _ratio(
+                self._weighted_emissions(), parameters.emissions[:, :-1]
+            )
         else:
             transitions = self._expected_transitions.astype(np.float64)
             emissions = self._expected_emissions[:, :-1].astype(np.float64)
@@ -327,7 +331,7 @@ class HMMModel:
 
     # -- tables
 
-    def finalize(self) -> HMMParameters:
+    def smoothed_parameters(self) -> HMMParameters:
         """The smoothed probabilities, computed on first use and cached until the next update."""
         if self._parameters is None:
             emissions = np.zeros((self.vocab_size, self.states + 1))
@@ -376,14 +380,14 @@ class HMMModel:
 
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """For each row, log P(row[i] given row[:i]) for i = 1, 2, …"""
-        return self.finalize().score(rows)
+        return self.smoothed_parameters().score(rows)
 
     def next_log_probs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """(B, V) log P(next token given the row)."""
-        return self.finalize().next_log_probs(rows)
+        return self.smoothed_parameters().next_log_probs(rows)
 
     def start_decoding(self, rows: Sequence[np.ndarray], max_new_tokens: int) -> HMMDecodingState:
-        return self.finalize().start_decoding(rows, max_new_tokens)
+        return self.smoothed_parameters().start_decoding(rows, max_new_tokens)
 
     # -- saved state
 

@@ -42,8 +42,8 @@ class SuffixTagModel:
         if not len(rare_ids):
             rare_ids = np.flatnonzero(frequencies)
         tag_counts = np.minimum(counts[rare_ids], 1.0)  # each word counts once, as unknown words usually occur once
-        self.tags = counts.shape[1]
-        self.prior = (tag_counts.sum(axis=0) + 0.5) / (tag_counts.sum() + 0.5 * self.tags)
+        self.num_tags = counts.shape[1]
+        self.prior = (tag_counts.sum(axis=0) + 0.5) / (tag_counts.sum() + 0.5 * self.num_tags)
         rare_words = [words[word_id] for word_id in rare_ids.tolist()]
         self._suffixes = _AffixTree(rare_words, tag_counts, self.prior, is_suffix=True)
         self._prefixes = _AffixTree(rare_words, tag_counts, self.prior, is_suffix=False)
@@ -128,7 +128,7 @@ class HMMTagger:
     unk_id        id of all words outside the vocabulary
     allowed       allowed tag transitions (K, K), first tags (K,) and last tags (K,)
     excluded_ids  ids that are never predicted
-    words_of_ids  maps ids beyond the vocabulary to words; None: there are none
+    oov_words     maps ids beyond the vocabulary to words; None: there are none
     """
 
     heads = ("tag", "next")
@@ -143,22 +143,17 @@ class HMMTagger:
         unk_id: int,
         allowed: tuple[np.ndarray, np.ndarray, np.ndarray],
         excluded_ids: frozenset[int] = frozenset(),
-        words_of_ids: Callable[[np.ndarray], list[str]] | None = None,
+        oov_words: Callable[[np.ndarray], list[str]] | None = None,
     ) -> None:
-        self.words, self.eos_id, self.unk_id, self.allowed, self.words_of_ids = (
-            words,
-            eos_id,
-            unk_id,
-            allowed,
-            words_of_ids,
-        )
+        self.words, self.eos_id, self.unk_id = words, eos_id, unk_id
+        self.allowed, self.oov_words = allowed, oov_words
         self.excluded_ids = np.array(sorted({*excluded_ids, eos_id} - {unk_id}), np.int64)
-        self._word_counts = np.zeros((len(words), self.tags), np.int64)
-        self._transition_counts = np.zeros((self.tags + 1, self.tags + 1), np.int64)
+        self._word_counts = np.zeros((len(words), self.num_tags), np.int64)
+        self._transition_counts = np.zeros((self.num_tags + 1, self.num_tags + 1), np.int64)
         self._probabilities: _TaggerProbabilities | None = None
 
     @property
-    def tags(self) -> int:
+    def num_tags(self) -> int:
         return len(self.allowed[0])
 
     @property
@@ -179,26 +174,28 @@ class HMMTagger:
         """Count all rows; the reported loss is the mean -log P of a word and its tag."""
         tokens, lengths = (np.asarray(inputs[name], np.int64) for name in ("tokens", "lengths"))
         gold = np.asarray(targets["tag"], np.int64)
-        if len(gold) != len(tokens) or gold.max(initial=-1) >= self.tags:
-            raise ForebearError(f"{len(gold)} tags of {self.tags} kinds for {len(tokens)} words")
+        if len(gold) != len(tokens) or gold.max(initial=-1) >= self.num_tags:
+            raise ForebearError(f"{len(gold)} tags of {self.num_tags} kinds for {len(tokens)} words")
         has_tag = gold >= 0
         if not has_tag.any():
             raise InputError("nothing is asked that counts", hint="give examples with tags")
         token_ids = np.where(tokens < self.vocab_size, tokens, self.unk_id)
         np.add.at(self._word_counts, (token_ids[has_tag], gold[has_tag]), 1)
         rows = np.repeat(np.arange(len(lengths)), lengths)[has_tag]
-        tags, boundary = gold[has_tag], self.tags
+        tags, boundary = gold[has_tag], self.num_tags
         is_start = np.diff(rows, prepend=-1) != 0
         previous = np.where(is_start, boundary, np.roll(tags, 1))
         np.add.at(self._transition_counts, (previous, tags), 1)
-        self._transition_counts[:, boundary] += np.bincount(tags[np.roll(is_start, -1)], minlength=self.tags + 1)
+        self._transition_counts[:, boundary] += np.bincount(tags[np.roll(is_start, -1)], minlength=self.num_tags + 1)
         self._probabilities = None
-        tables, transitions = self.finalize().states.emissions, self.finalize().states.transitions
-        probs = transitions[previous, tags], tables[token_ids[has_tag], tags]  # 0 where the tags violate their scheme
+        states = self.probabilities().states
+        # 0 where the tags violate their scheme
+        probs = states.transitions[previous, tags], states.emissions[token_ids[has_tag], tags]
         loss = -sum(np.log(np.maximum(values, MIN_PROB)) for values in probs)
         return FitReport(1, float(np.mean(loss)), "found")
 
-    def finalize(self) -> _TaggerProbabilities:
+    def probabilities(self) -> _TaggerProbabilities:
+        """The probabilities, estimated on first use and cached until the next fit."""
         if self._probabilities is None:
             if not self._word_counts.any():
                 raise ForebearError("this model has counted nothing yet", hint="fit it, or load what was learned")
@@ -210,9 +207,9 @@ class HMMTagger:
     def logits(self, inputs: Arrays) -> dict[str, np.ndarray]:
         """(T, K) log P(word given tag), up to a constant per word."""
         tokens = np.asarray(inputs["tokens"], np.int64)
-        scores = self.finalize().log_emissions[np.where(tokens < self.vocab_size, tokens, self.unk_id)]
-        if self.words_of_ids is not None and len(unknown_ids := np.unique(tokens[tokens >= self.vocab_size])):
-            unknown_scores = self.finalize().unknown_log_emissions(self.words_of_ids(unknown_ids))
+        scores = self.probabilities().log_emissions[np.where(tokens < self.vocab_size, tokens, self.unk_id)]
+        if self.oov_words is not None and len(unknown_ids := np.unique(tokens[tokens >= self.vocab_size])):
+            unknown_scores = self.probabilities().unknown_log_emissions(self.oov_words(unknown_ids))
             unknown_positions = np.flatnonzero(tokens >= self.vocab_size)
             scores[unknown_positions] = unknown_scores[np.searchsorted(unknown_ids, tokens[unknown_positions])]
         return {"tag": scores.astype(np.float32)}
@@ -221,21 +218,21 @@ class HMMTagger:
     def transitions(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(K, K), (K,), (K,) log P of transitions, starts and ends."""
         with np.errstate(divide="ignore"):
-            logs = np.log(self.finalize().states.transitions)
+            logs = np.log(self.probabilities().states.transitions)
         return logs[:-1, :-1], logs[-1, :-1], logs[:-1, -1]
 
     # -- words
 
     def score(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """For each row, log P(row[i] given row[:i]) for i = 1, 2, …"""
-        return self.finalize().states.score([self._map_unknown(row) for row in rows])
+        return self.probabilities().states.score([self._map_unknown(row) for row in rows])
 
     def next_log_probs(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """(B, V) log P(next token given the row)."""
-        return self.finalize().states.next_log_probs([self._map_unknown(row) for row in rows])
+        return self.probabilities().states.next_log_probs([self._map_unknown(row) for row in rows])
 
     def start_decoding(self, rows: Sequence[np.ndarray], max_new_tokens: int) -> HMMDecodingState:
-        return self.finalize().states.start_decoding([self._map_unknown(row) for row in rows], max_new_tokens)
+        return self.probabilities().states.start_decoding([self._map_unknown(row) for row in rows], max_new_tokens)
 
     def _map_unknown(self, row: np.ndarray) -> np.ndarray:
         row = np.asarray(row, np.int64)
@@ -251,12 +248,12 @@ class HMMTagger:
         return {name: np.ascontiguousarray(array) for name, array in state.items()}
 
     def load(self, arrays: Arrays) -> None:
-        require_names(f"a hidden Markov model of {self.tags} tags", arrays, ("words", "tags", "counts", "moves"))
+        require_names(f"a hidden Markov model of {self.num_tags} tags", arrays, ("words", "tags", "counts", "moves"))
         words, tags, counts, transition_counts = (arrays[name] for name in ("words", "tags", "counts", "moves"))
         has_shapes = transition_counts.shape == self._transition_counts.shape and len(words) == len(tags) == len(counts)
-        if not has_shapes or words.max(initial=0) >= self.vocab_size or tags.max(initial=0) >= self.tags:
-            raise ForebearError(f"these counts are not of {self.vocab_size} words and {self.tags} tags")
-        self._word_counts = np.zeros((self.vocab_size, self.tags), np.int64)
+        if not has_shapes or words.max(initial=0) >= self.vocab_size or tags.max(initial=0) >= self.num_tags:
+            raise ForebearError(f"these counts are not of {self.vocab_size} words and {self.num_tags} tags")
+        self._word_counts = np.zeros((self.vocab_size, self.num_tags), np.int64)
         self._word_counts[words, tags] = counts
         self._transition_counts, self._probabilities = transition_counts.astype(np.int64), None
 
@@ -269,7 +266,7 @@ class HMMTagger:
 
     def describe(self) -> dict[str, Any]:
         """Metadata as JSON values."""
-        metadata = {"tags": self.tags, "vocabulary": self.vocab_size, "parameters": self.num_parameters}
+        metadata = {"tags": self.num_tags, "vocabulary": self.vocab_size, "parameters": self.num_parameters}
         return metadata | {"words": int(self._word_counts.sum())}
 
 
@@ -293,7 +290,7 @@ class _TaggerProbabilities:
         tag_given_word[tagger.excluded_ids] = 0.0
         joint = word_probs[:, None] * tag_given_word
         self._tag_probs = joint.sum(axis=0)
-        emissions = np.zeros((tagger.vocab_size, tagger.tags + 1))
+        emissions = np.zeros((tagger.vocab_size, tagger.num_tags + 1))
         emissions[:, :-1] = joint / self._tag_probs
         emissions[tagger.eos_id, -1] = 1.0
         self.states = HMMParameters(_transition_probs(tagger), emissions, tagger.eos_id)

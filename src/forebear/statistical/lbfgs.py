@@ -119,7 +119,7 @@ class LBFGSOptimizer:
         return self.values[0] - self.value if len(self.values) > LOOKBACK else np.inf
 
     @property
-    def slope(self) -> np.ndarray:
+    def pseudo_gradient(self) -> np.ndarray:
         """The gradient, or with L1 the pseudo-gradient."""
         return pseudo_gradient(self.point, self.gradient, self.l1) if self.l1 else self.gradient
 
@@ -144,25 +144,27 @@ class LBFGSOptimizer:
         return (value + self.l1 * float(np.abs(point).sum()) if self.l1 else value), gradient
 
     def _next_point(self) -> Evaluation | None:
-        slope = self.slope
-        direction = _direction(slope, self.memory, self.inverse_curvature)
+        gradient = self.pseudo_gradient
+        direction = _direction(gradient, self.memory, self.inverse_curvature)
         initial_length = 1.0
         if not self.memory:
-            norm = np.abs(slope).sum() if self.inverse_curvature is None else np.sqrt(-stable_dot(slope, direction))
+            norm = (
+                np.abs(gradient).sum() if self.inverse_curvature is None else np.sqrt(-stable_dot(gradient, direction))
+            )
             initial_length = min(1.0, 1 / max(float(norm), MIN_NORM))
         if not self.l1:
             return _wolfe_search(self.function, self.point, self.value, self.gradient, direction, initial_length)
-        direction[direction * slope >= 0] = 0.0  # descent components only
-        return self._orthant_search(slope, direction, initial_length)
+        direction[direction * gradient >= 0] = 0.0  # descent components only
+        return self._orthant_search(gradient, direction, initial_length)
 
-    def _orthant_search(self, slope: np.ndarray, direction: np.ndarray, length: float) -> Evaluation | None:
+    def _orthant_search(self, gradient: np.ndarray, direction: np.ndarray, length: float) -> Evaluation | None:
         """A lower point in the same orthant: components that would change sign become 0."""
-        signs = np.where(self.point != 0, np.sign(self.point), -np.sign(slope))
+        signs = np.where(self.point != 0, np.sign(self.point), -np.sign(gradient))
         for _ in range(MAX_HALVINGS):
             new_point = self.point + length * direction
             new_point[new_point * signs <= 0] = 0.0
             new_value, new_gradient = self._evaluate(new_point)
-            expected_change = stable_dot(slope, new_point - self.point)
+            expected_change = stable_dot(gradient, new_point - self.point)
             if expected_change < 0 and new_value <= self.value + ARMIJO * expected_change:
                 return new_point, new_value, new_gradient
             length /= 2

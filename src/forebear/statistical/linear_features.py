@@ -123,7 +123,9 @@ class TextFeatures:
         if min_count is None:
             min_count = 2 if len(rows.tokens) > LARGE_TEXT_TOKENS else 1
         ngrams, token_counts = _frequent_ngrams(rows, vocab_size, order, min_count)
-        unweighted = cls(ngrams, np.ones(sum(map(ngrams.count, range(1, order + 1))), np.float32), special_ids, is_pair)
+        unweighted = cls(
+            ngrams, np.ones(sum(map(ngrams.num_ngrams, range(1, order + 1))), np.float32), special_ids, is_pair
+        )
         document_counts = np.zeros(len(unweighted.weights), np.int64)
         for chunk in rows.chunks():
             for level in unweighted.levels(chunk):
@@ -157,8 +159,8 @@ class TextFeatures:
         if self.is_pair and field_id >= len(PAIR_FIELDS):
             return FeatureName((), self.overlap_names[column - len(PAIR_FIELDS) * len(self.weights)])
         n = 1
-        while ngram_id >= self.ngrams.count(n):
-            ngram_id -= self.ngrams.count(n)
+        while ngram_id >= self.ngrams.num_ngrams(n):
+            ngram_id -= self.ngrams.num_ngrams(n)
             n += 1
         tokens: list[int] = []
         for keys in (self.ngrams.sorted_keys(length) for length in range(n, 1, -1)):
@@ -183,7 +185,7 @@ class TextFeatures:
                 ngram_ids[eligible] = ids
             segments = None if rows.segments is None else rows.segments[eligible]
             yield NgramColumns(row_ids[eligible], ids, np.where(columns >= 0, columns + offset, -1), segments)
-            offset += self.ngrams.count(n)
+            offset += self.ngrams.num_ngrams(n)
 
     def _chunk(self, rows: TokenRows) -> SparseMatrix:
         row_ids, columns, values = [], [], []
@@ -223,7 +225,7 @@ class TextFeatures:
         cls, arrays: Mapping[str, np.ndarray], *, vocab_size: int, order: int, is_pair: bool, special_ids: np.ndarray
     ) -> TextFeatures:
         ngrams = NgramIndex.load(arrays, vocab_size=vocab_size, order=order)
-        weights, size = arrays["weights_of_ngrams"], sum(map(ngrams.count, range(1, order + 1)))
+        weights, size = arrays["weights_of_ngrams"], sum(map(ngrams.num_ngrams, range(1, order + 1)))
         if weights.dtype != np.float32 or weights.shape != (size,) or not (np.isfinite(weights) & (weights >= 0)).all():
             raise ForebearError(
                 f"the array 'weights_of_ngrams' holds {weights.dtype} {list(weights.shape)} instead of {size} weights",
@@ -340,7 +342,7 @@ class WordFeatures:
     @property
     def _num_token_features(self) -> int:
         """Number of token and bigram features, which precede those of shapes."""
-        return len(WORD_OFFSETS) * self.bigrams.vocab_size + len(PAIR_OFFSETS) * self.bigrams.count(2)
+        return len(WORD_OFFSETS) * self.bigrams.vocab_size + len(PAIR_OFFSETS) * self.bigrams.num_ngrams(2)
 
     def transform(self, rows: TokenRows, positions: np.ndarray) -> SparseMatrix:
         """A row for each of these tokens."""
@@ -352,7 +354,7 @@ class WordFeatures:
             columns = [padded[centers + offset] + index * size for index, offset in enumerate(WORD_OFFSETS)]
             for index, offset in enumerate(PAIR_OFFSETS):
                 pair_ids = self.bigrams.find_many(2, padded[centers + offset - 1], padded[centers + offset])
-                columns.append(np.where(pair_ids < 0, -1, pair_ids + first_pair + index * self.bigrams.count(2)))
+                columns.append(np.where(pair_ids < 0, -1, pair_ids + first_pair + index * self.bigrams.num_ngrams(2)))
             if self.shapes is not None:
                 shapes = [self.shapes[padded[centers + offset]] for offset in SHAPE_OFFSETS]
                 joint = np.ravel_multi_index(shapes, (len(SHAPES),) * len(SHAPE_OFFSETS))
@@ -378,7 +380,7 @@ class WordFeatures:
         index, token = divmod(column, size)
         if index < len(WORD_OFFSETS):
             return FeatureName((clipped_token(token, size - 1),), f"{WORD_OFFSETS[index]:+d}")
-        index, pair = divmod(column - len(WORD_OFFSETS) * size, self.bigrams.count(2))
+        index, pair = divmod(column - len(WORD_OFFSETS) * size, self.bigrams.num_ngrams(2))
         tokens = (clipped_token(token, size - 1) for token in divmod(int(self.bigrams.sorted_keys(2)[pair]), size))
         return FeatureName(tuple(tokens), f"{PAIR_OFFSETS[index]:+d}")
 

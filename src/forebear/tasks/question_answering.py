@@ -135,9 +135,9 @@ class QuestionAnswering(Task):
                 targets = {"start": IGNORE_INDEX, "end": IGNORE_INDEX}
             elif start <= first_answer_token and last_answer_token < start + len(window) and first_answer_token >= 0:
                 targets = {"start": offset + first_answer_token - start, "end": offset + last_answer_token - start}
-            answer_spans = np.full((offset + len(window) + len(input_format.after), 2), IGNORE_INDEX, np.int64)
-            answer_spans[offset : offset + len(window)] = passage.spans[start : start + len(window)] or 0
-            yield ExampleRow(example_index, *input_format.make_row(question, window), targets, answer_spans)
+            token_spans = np.full((offset + len(window) + len(input_format.after), 2), IGNORE_INDEX, np.int64)
+            token_spans[offset : offset + len(window)] = passage.spans[start : start + len(window)] or 0
+            yield ExampleRow(example_index, *input_format.make_row(question, window), targets, token_spans)
             if start + max_tokens >= num_tokens:
                 return
             start += max(1, max_tokens - min(max_tokens // 2, max(max_tokens // OVERLAP_DIVISOR, self.longest)))
@@ -155,7 +155,7 @@ class QuestionAnswering(Task):
         for example_index, example in enumerate(examples):
             windows = [
                 _PassageWindow(
-                    rows.row_answer_spans(row),
+                    rows.row_token_sources(row),
                     log_softmax(logits["start"][row].astype(np.float64)),
                     log_softmax(logits["end"][row].astype(np.float64)),
                 )

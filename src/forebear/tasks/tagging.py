@@ -245,11 +245,11 @@ class SequenceTagging(Task):
             text = np.concatenate(word_token_ids[start:end]) if start < end else np.empty(0, np.int32)
             tokens, segments = input_format.make_row(text)
             word_offsets = np.cumsum([len(input_format.before), *map(len, word_token_ids[start : end - 1])])
-            answer_spans, target = (np.full(len(tokens), IGNORE_INDEX, np.int64) for _ in range(2))
+            word_indices, target = (np.full(len(tokens), IGNORE_INDEX, np.int64) for _ in range(2))
             for word in supervised:
-                answer_spans[word_offsets[word - start]] = word
+                word_indices[word_offsets[word - start]] = word
                 target[word_offsets[word - start]] = targets_of_words[word] if targets_of_words else IGNORE_INDEX
-            yield ExampleRow(example_index, tokens, segments, {"tag": target}, answer_spans)
+            yield ExampleRow(example_index, tokens, segments, {"tag": target}, word_indices)
 
     def build_heads(self, head_spec: HeadSpec) -> dict[str, nn.Module]:
         from forebear.nn.crf import CRFLayer
@@ -269,7 +269,7 @@ class SequenceTagging(Task):
         starts = [0, *accumulate(lengths)]
         for example_index, word_start in enumerate(starts[:-1]):
             for row in rows.row_range(example_index) if lengths[example_index] else ():
-                word_indices = rows.row_answer_spans(row)
+                word_indices = rows.row_token_sources(row)
                 is_first_token = word_indices != IGNORE_INDEX
                 scores[word_start + word_indices[is_first_token]] = logits["tag"][row][is_first_token]
         for batch_start in range(0, len(examples), BATCH_SENTENCES):

@@ -18,14 +18,14 @@ from forebear.objectives.shuffle import shuffled_positions
 class ExampleRow:
     """One sequence of an example: tokens, segment ids, and targets.
 
-    `answer_spans` has a word index or a (start, end) in the passage for each token, or IGNORE_INDEX.
+    `token_sources` has a word index or a (start, end) in the passage for each token, or IGNORE_INDEX.
     """
 
     example: int
     tokens: np.ndarray
     segments: np.ndarray
     targets: Mapping[str, int | np.ndarray] = field(default_factory=dict)
-    answer_spans: np.ndarray | None = None
+    token_sources: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class ExampleRows:
     uses_segments: bool  # whether the encoder gets the segment ids
     groups_rows: bool  # whether heads combine the sequences of an example
     num_truncated: int = 0  # text tokens that no sequence holds
-    answer_spans: np.ndarray | None = None  # (T, …) word index or span of each token, or IGNORE_INDEX; None: not needed
+    token_sources: np.ndarray | None = None  # (T, …) word index or span of tokens, or IGNORE_INDEX; None: not needed
 
     @classmethod
     def from_rows(
@@ -61,7 +61,7 @@ class ExampleRows:
             is_per_token = isinstance(values[0], np.ndarray)
             targets[name] = np.concatenate(values).astype(np.int64) if is_per_token else np.array(values, np.int64)
         no_tokens = [np.empty(0, np.int32)]
-        answer_spans = [row.answer_spans for row in row_list if row.answer_spans is not None]
+        token_sources = [row.token_sources for row in row_list if row.token_sources is not None]
         return cls(
             np.concatenate([row.tokens for row in row_list] or no_tokens).astype(np.int32),
             lengths,
@@ -71,7 +71,7 @@ class ExampleRows:
             uses_segments,
             groups_rows,
             num_truncated,
-            np.concatenate(answer_spans) if answer_spans else None,
+            np.concatenate(token_sources) if token_sources else None,
         )
 
     def __len__(self) -> int:
@@ -97,10 +97,10 @@ class ExampleRows:
         """The indices of an example's sequences."""
         return range(int(self._first_rows[example]), int(self._first_rows[example + 1]))
 
-    def row_answer_spans(self, row: int) -> np.ndarray:
+    def row_token_sources(self, row: int) -> np.ndarray:
         """Word index or span of each token of a sequence."""
-        assert self.answer_spans is not None
-        return self.answer_spans[self._ends[row] : self._ends[row + 1]]
+        assert self.token_sources is not None
+        return self.token_sources[self._ends[row] : self._ends[row + 1]]
 
     def per_row(self) -> ExampleRows:
         """For prediction: each sequence as an example of its own, unless heads combine sequences."""

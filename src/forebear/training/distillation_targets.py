@@ -128,12 +128,12 @@ def _pad_logits(logits: Sequence[np.ndarray]) -> np.ndarray:
 
 def _scatter_to_words(rows: ExampleRows, word_probabilities: Sequence[np.ndarray]) -> np.ndarray:
     """(T, tags) log-probabilities at the tokens that represent words, from (words, tags) of each example."""
-    assert rows.answer_spans is not None
+    assert rows.token_sources is not None
     log_probs = np.log(np.maximum(np.concatenate(word_probabilities), MIN_PROBABILITY)).astype(np.float32)
     starts = np.cumsum([0, *map(len, word_probabilities)])[:-1]
     targets = np.full((len(rows.tokens), log_probs.shape[1]), np.nan, np.float32)
-    is_supervised = rows.answer_spans != IGNORE_INDEX
-    word_rows = starts[np.repeat(rows.examples, rows.lengths)] + rows.answer_spans
+    is_supervised = rows.token_sources != IGNORE_INDEX
+    word_rows = starts[np.repeat(rows.examples, rows.lengths)] + rows.token_sources
     targets[is_supervised] = log_probs[word_rows[is_supervised]]
     return targets
 

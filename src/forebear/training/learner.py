@@ -52,14 +52,14 @@ class Learner(Protocol):
         self.step(batch, 0, 0.0)
         return time.monotonic() - start
 
-    def prepass(self, objective: Objective, source: Any) -> None:
+    def run_first_pass(self, objective: Objective, source: Any) -> None:
         """Gather statistics of the whole text before training, if the model needs them."""
 
     def clipping_stats(self) -> dict[str, float]:
         """Number of clipped gradients and largest gradient norm since the last call, if any."""
         return {}
 
-    def conclude(self) -> None:
+    def finish_training(self) -> None:
         """Finish training: called after the last step, before the last evaluation."""
 
 

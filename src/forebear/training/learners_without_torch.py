@@ -44,7 +44,7 @@ class CountingLearner(Learner):
         self.model.add_batch(batch.inputs["tokens"], batch.inputs["lengths"], batch.targets["next"])
         return {}
 
-    def conclude(self) -> None:
+    def finish_training(self) -> None:
         """Count the buffered text, so that the time for it is measured."""
         if isinstance(self.model, NgramModel):
             _ = self.model.counts
@@ -101,7 +101,7 @@ class CRFLearner(CountingLearner):
         problem, optimizer = self._problem_and_optimizer(batch)
         loss = optimizer.value
         is_stuck = not optimizer.step()
-        gradient_norm, weight_norm = (float(np.linalg.norm(x)) for x in (optimizer.slope, optimizer.point))
+        gradient_norm, weight_norm = (float(np.linalg.norm(x)) for x in (optimizer.pseudo_gradient, optimizer.point))
         is_gradient_small = gradient_norm <= MIN_RELATIVE_GRADIENT * max(1.0, weight_norm)
         has_stalled = optimizer.recent_decrease() < MIN_RELATIVE_DECREASE * abs(optimizer.value)
         self.has_converged = is_stuck or is_gradient_small or has_stalled
@@ -161,7 +161,7 @@ class EMLearner(CountingLearner):
         super().__init__(model, recipe)
         self.steps_per_epoch = 1
 
-    def prepass(self, objective: Objective, source: Subset) -> None:
+    def run_first_pass(self, objective: Objective, source: Subset) -> None:
         """Count the tokens of the text and the steps of an epoch."""
         self.steps_per_epoch = objective.steps(source, self.recipe.batch)
         counts = np.zeros(self.model.vocab_size, np.int64)
@@ -170,7 +170,7 @@ class EMLearner(CountingLearner):
             counts += np.bincount(ids, minlength=len(counts))
         unit = objective.text_unit if isinstance(objective, WholeTexts) else "document"
         counts[self.model.eos_id] += len(source.by_sentence() if unit == "sentence" else source)
-        self.model.prepass(counts)
+        self.model.set_token_counts(counts)
 
     def initialize(self) -> None:
         self.model.initialize(self.recipe.seed)
@@ -182,7 +182,7 @@ class EMLearner(CountingLearner):
             self.model.update()
         return {"next": loss / len(targets)} if len(targets) else {}
 
-    def conclude(self) -> None:
+    def finish_training(self) -> None:
         """Update the parameters from the text read so far if the time budget ended within the first epoch."""
         if not self.model.iterations and self.model.has_expectations:
             self.model.update()
@@ -242,9 +242,9 @@ class EmbeddingLearner(Learner):
         self.threads = recipe.threads or cpu_count()
         self.notes: list[str] = []
 
-    def prepass(self, objective: Objective, source: Subset) -> None:
+    def run_first_pass(self, objective: Objective, source: Subset) -> None:
         """Count the words of the text."""
-        self.model.prepass(source, self.initial_arrays)
+        self.model.run_first_pass(source, self.initial_arrays)
         self.notes += self.model.notes
 
     def initialize(self) -> None:
@@ -258,7 +258,7 @@ class EmbeddingLearner(Learner):
         loss = self.model.train_batch(
             batch,
             rate=self.recipe.rate * lr_fraction,
-            moment=(self.recipe.seed, step),
+            rng_key=(self.recipe.seed, step),
             threads=self.threads,
             deterministic=bool(self.recipe.deterministic),
         )

@@ -268,7 +268,7 @@ class Trainer:
         rate = self.recipe.rate * self.schedule.lr_fraction(step - 1)
         held_out, is_best = None, False
         if is_over:
-            self.learner.conclude()
+            self.learner.finish_training()
             self.state.seconds = time.monotonic() - self.started_at
             self._forward_notes()
         interval = self.recipe.evaluate_every or (self.steps_per_epoch if self.by_epoch else None)

@@ -70,7 +70,7 @@ def test_ngram_counts_have_the_narrowest_dtype():
     levels = ngram_levels(text.copy(), 3, 3)
     assert [level.counts.dtype for level in levels] == [np.int32, np.int32]
     assert levels[0].counts.tolist() == [69_999, 300, 299]
-    assert levels[1].continuations.dtype == np.uint16
+    assert levels[1].num_continuations.dtype == np.uint16
     assert ngram_levels(np.array([0, 1, 0, 1, ROW_SEPARATOR], np.int32), 3, 3)[1].counts.dtype == np.uint16
 
 
@@ -174,7 +174,7 @@ def test_suffix_links_are_recomputed_when_counting_did_not_keep_them():
     model = counted_model(skewed_texts(3, 300), 6)
     expected_suffixes = model.counts.take_suffixes()
     assert model.counts.take_suffixes() == []
-    suffixes = [model.ngrams.words[0]]
+    suffixes = [model.ngrams.last_tokens[0]]
     for n in range(3, 7):
         suffixes.append(model.ngrams._suffixes(n, suffixes[-1]))
     assert all(

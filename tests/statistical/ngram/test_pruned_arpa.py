@@ -94,7 +94,7 @@ def test_kenlms_own_arpa_files_score_as_in_kenlm(data: Path):
             assert lengths.tolist() == [length for _, length, _ in expected]
             next_scores = [model.next_log_probs([row[:position]])[0, row[position]] for position in range(1, len(row))]
             np.testing.assert_allclose(next_scores, scores, atol=1e-5)
-        num_without_suffix += len(model.ngrams.words[-1]) > 0 and sum(model.probabilities().sizes) > sum(
+        num_without_suffix += len(model.ngrams.last_tokens[-1]) > 0 and sum(model.probabilities().sizes) > sum(
             map(len, arpa_model.ngrams)
         )
     assert num_without_suffix  # at least one of the files was pruned this way

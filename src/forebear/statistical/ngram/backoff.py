@@ -44,7 +44,7 @@ class BackoffTable:
     @property
     def sizes(self) -> list[int]:
         """Number of n-grams of each length."""
-        return [self.ngrams.count(n) for n in range(1, self.ngrams.order + 1)]
+        return [self.ngrams.num_ngrams(n) for n in range(1, self.ngrams.order + 1)]
 
     def score(
         self, tokens: np.ndarray, lengths: np.ndarray, eos_id: int, match_lengths: np.ndarray | None = None
@@ -92,7 +92,7 @@ class BackoffTable:
                 log_probs[:] = self.uniform_log_probs
             log_probs += self.backoffs[n - 1][ngram_id]
             continuations = self.ngrams.continuation_range(n, ngram_id)
-            log_probs[self.ngrams.words[n - 1][continuations]] = self.log_probs[n][continuations]
+            log_probs[self.ngrams.last_tokens[n - 1][continuations]] = self.log_probs[n][continuations]
 
     @classmethod
     def from_model(
@@ -134,7 +134,7 @@ class BackoffTable:
         ngram_ids = [ngrams[0][:, 0], *ngram_ids]
 
         def place_values(n: int, values: np.ndarray, default: float) -> np.ndarray:
-            result = np.full(index.count(n), default, np.float32)
+            result = np.full(index.num_ngrams(n), default, np.float32)
             result[ngram_ids[n - 1]] = values
             return result
 
@@ -164,8 +164,8 @@ class BackoffTable:
     @classmethod
     def load(cls, arrays: Mapping[str, np.ndarray], *, vocab_size: int, order: int) -> BackoffTable:
         ngrams = NgramIndex.load(arrays, vocab_size=vocab_size, order=order)
-        logs = tuple(_load_log_probs(arrays, f"logs.{n}", ngrams.count(n)) for n in range(1, order + 1))
-        backoffs = tuple(_load_log_probs(arrays, f"backoffs.{n}", ngrams.count(n)) for n in range(1, order))
+        logs = tuple(_load_log_probs(arrays, f"logs.{n}", ngrams.num_ngrams(n)) for n in range(1, order + 1))
+        backoffs = tuple(_load_log_probs(arrays, f"backoffs.{n}", ngrams.num_ngrams(n)) for n in range(1, order))
         return cls(ngrams, logs, backoffs)
 
 

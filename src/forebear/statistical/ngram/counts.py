@@ -17,8 +17,8 @@ from forebear.statistical.disk_backed_arrays import (
     ArrayPool,
     SpillArray,
     array_chunks,
-    ram_limit,
     narrowest_dtype,
+    ram_limit,
     trim_malloc,
 )
 from forebear.statistical.ngram.index import MIN_COMPILED_NGRAMS, NgramIndex, corrupt_error, load_array
@@ -46,8 +46,8 @@ class NgramCounts:
     @classmethod
     def empty(cls, vocab_size: int, order: int) -> NgramCounts:
         no_tokens = np.zeros(0, np.int32)
-        continuations = (np.zeros(vocab_size, np.int32), *(no_tokens,) * (order - 2))[: order - 1]
-        ngrams = NgramIndex(vocab_size, (no_tokens,) * (order - 1), continuations)
+        num_continuations = (np.zeros(vocab_size, np.int32), *(no_tokens,) * (order - 2))[: order - 1]
+        ngrams = NgramIndex(vocab_size, (no_tokens,) * (order - 1), num_continuations)
         return cls(ngrams, (np.zeros(vocab_size, np.int64), *(no_tokens,) * (order - 1)))
 
     @property
@@ -63,8 +63,10 @@ class NgramCounts:
                 spilled.append(chunk)
             return spilled.finish()
 
-        words, continuations = (tuple(map(spill, arrays)) for arrays in (self.ngrams.words, self.ngrams.continuations))
-        ngrams = NgramIndex(self.ngrams.vocab_size, words, continuations)
+        words, num_continuations = (
+            tuple(map(spill, arrays)) for arrays in (self.ngrams.last_tokens, self.ngrams.num_continuations)
+        )
+        ngrams = NgramIndex(self.ngrams.vocab_size, words, num_continuations)
         return NgramCounts(ngrams, (self.counts[0], *map(spill, self.counts[1:])))
 
     def storage_layout(self) -> dict[str, tuple[np.ndarray, Any]]:
@@ -80,8 +82,10 @@ class NgramCounts:
     @classmethod
     def load(cls, arrays: Mapping[str, np.ndarray], *, vocab_size: int, order: int) -> NgramCounts:
         ngrams = NgramIndex.load(arrays, vocab_size=vocab_size, order=order)
-        unigram_counts = load_array(arrays, "counts.1", ngrams.count(1)).astype(np.int64)
-        longer_counts = [narrow_ints(load_array(arrays, f"counts.{n}", ngrams.count(n))) for n in range(2, order + 1)]
+        unigram_counts = load_array(arrays, "counts.1", ngrams.num_ngrams(1)).astype(np.int64)
+        longer_counts = [
+            narrow_ints(load_array(arrays, f"counts.{n}", ngrams.num_ngrams(n))) for n in range(2, order + 1)
+        ]
         for n, counts in enumerate(longer_counts, start=2):
             if not counts.all():
                 raise corrupt_error(f"counts.{n}", "says that an n-gram occurs not at all")
@@ -128,10 +132,10 @@ def count_ngrams(text: np.ndarray, *, vocab_size: int, order: int, threads: int 
         is_predicted = (text != ROW_SEPARATOR) & (np.concatenate(([ROW_SEPARATOR], text[:-1])) != ROW_SEPARATOR)
         unigram_counts = np.bincount(text[is_predicted], minlength=vocab_size)
         levels = ngram_levels_reference(text, vocab_size, order)
-    words, counts, continuations, suffixes = zip(*levels, strict=True) if levels else ((),) * 4
+    words, counts, num_continuations, suffixes = zip(*levels, strict=True) if levels else ((),) * 4
     no_suffixes = np.zeros(vocab_size, np.int32)
     return NgramCounts(
-        NgramIndex(vocab_size, words, continuations), (unigram_counts, *counts), [no_suffixes, *suffixes]
+        NgramIndex(vocab_size, words, num_continuations), (unigram_counts, *counts), [no_suffixes, *suffixes]
     )
 
 
@@ -153,13 +157,13 @@ def _merge_pair(left: NgramCounts, right: NgramCounts, folder: Path | None) -> N
     unigram_counts = left.counts[0].astype(np.int64) + right.counts[0]
     count_dtype = np.int32 if int(unigram_counts.sum()) <= np.iinfo(np.int32).max else np.int64
     sources = np.full(vocab_size, 3, np.uint8)
-    words, continuations, merged_counts = [], [], [unigram_counts]
+    words, num_continuations, merged_counts = [], [], [unigram_counts]
     buffer_size, dtypes = max(MERGED_NGRAMS_PER_BLOCK, 2 * vocab_size), (np.int32, count_dtype, np.uint8)
     buffers = [*(np.empty(buffer_size, dtype) for dtype in dtypes), np.empty(MERGED_NGRAMS_PER_BLOCK, np.int32)]
     for n in range(2, order + 1):
         outputs = [SpillArray(dtype, folder) for dtype in (*dtypes, np.int32)]
         inputs = [
-            (_widen(part.ngrams.continuations[n - 2]), part.ngrams.words[n - 2], _widen(part.counts[n - 1]))
+            (_widen(part.ngrams.num_continuations[n - 2]), part.ngrams.last_tokens[n - 2], _widen(part.counts[n - 1]))
             for part in (left, right)
         ]
         context, positions = 0, (np.zeros(2, np.int64), np.zeros(2, np.int64))
@@ -173,11 +177,11 @@ def _merge_pair(left: NgramCounts, right: NgramCounts, folder: Path | None) -> N
                 output.append(buffer[:size])
             release_pages(sources, *inputs[0], *inputs[1])
             context = next_context
-        last_tokens, counts, sources, child_counts = (output.finish() for output in outputs)
+        last_tokens, counts, sources, num_children = (output.finish() for output in outputs)
         words.append(last_tokens)
         merged_counts.append(counts)
-        continuations.append(child_counts)
-    return NgramCounts(NgramIndex(vocab_size, tuple(words), tuple(continuations)), tuple(merged_counts))
+        num_continuations.append(num_children)
+    return NgramCounts(NgramIndex(vocab_size, tuple(words), tuple(num_continuations)), tuple(merged_counts))
 
 
 def _widen(values: np.ndarray) -> np.ndarray:
@@ -193,7 +197,7 @@ def _merge_pair_reference(left: NgramCounts, right: NgramCounts) -> NgramCounts:
     ids_by_part = [np.arange(vocab_size)] * 2
     for n in range(2, order + 1):
         renumbered = [
-            merged_ids[part.ngrams.prefixes(n)] * vocab_size + part.ngrams.last_tokens(n)
+            merged_ids[part.ngrams.prefixes(n)] * vocab_size + part.ngrams.last_tokens_of_length(n)
             for merged_ids, part in zip(ids_by_part, (left, right), strict=True)
         ]
         merged_keys = np.sort(np.concatenate(renumbered), kind="stable")  # sorted runs: merged in one pass

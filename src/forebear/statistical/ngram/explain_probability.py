@@ -212,23 +212,23 @@ def _followers(counts: NgramCounts, context: Sequence[int]) -> tuple[np.ndarray,
     if ngram_id == ABSENT:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     continuations = counts.ngrams.continuation_range(n, ngram_id)
-    return counts.ngrams.words[n - 1][continuations], counts.counts[n][continuations]
+    return counts.ngrams.last_tokens[n - 1][continuations], counts.counts[n][continuations]
 
 
 def _num_predecessors(ngrams: NgramIndex, context: Sequence[int]) -> np.ndarray:
     """(V,) number of distinct tokens before the context with each token after it."""
     if not context:
-        return np.bincount(ngrams.words[0], minlength=ngrams.vocab_size)
+        return np.bincount(ngrams.last_tokens[0], minlength=ngrams.vocab_size)
     n = len(context)
-    ngram_ids = prefix_ids = np.flatnonzero(ngrams.words[n - 1] == context[-1])  # any token, then the context
+    ngram_ids = prefix_ids = np.flatnonzero(ngrams.last_tokens[n - 1] == context[-1])  # any token, then the context
     for length in range(n, 1, -1):
         prefix_ids = np.searchsorted(ngrams.continuation_starts(length), prefix_ids, side="right") - 1
-        is_match = ngrams.words[length - 2][prefix_ids] == context[length - 2]
+        is_match = ngrams.last_tokens[length - 2][prefix_ids] == context[length - 2]
         ngram_ids, prefix_ids = ngram_ids[is_match], prefix_ids[is_match]
     starts = ngrams.continuation_starts(n + 1)
     sizes = starts[ngram_ids + 1] - starts[ngram_ids]
     positions = np.repeat(starts[ngram_ids] - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
-    return np.bincount(ngrams.words[n][positions], minlength=ngrams.vocab_size)
+    return np.bincount(ngrams.last_tokens[n][positions], minlength=ngrams.vocab_size)
 
 
 class _BackoffWalk:

@@ -77,7 +77,7 @@ class NgramStoreBuilder:
     def __init__(self, ngrams: NgramIndex, uniform_log_probs: np.ndarray | None, salt: int, pool: ArrayPool) -> None:
         self.ngrams, self.salt, self.pool = ngrams, salt, pool
         self.uniform_log_probs = np.asarray(() if uniform_log_probs is None else uniform_log_probs, np.float32)
-        self.sizes = [ngrams.count(n) for n in range(1, ngrams.order + 1)]
+        self.sizes = [ngrams.num_ngrams(n) for n in range(1, ngrams.order + 1)]
         self.offsets, self.max_probe = np.zeros(ngrams.order + 2, np.int64), np.zeros(ngrams.order + 1, np.int64)
         self.offsets[3:] = np.cumsum([self._num_buckets(n) for n in range(2, ngrams.order + 1)])
         self.unigrams = np.zeros((ngrams.vocab_size, 2), np.float32)
@@ -141,7 +141,7 @@ class NgramStoreBuilder:
 
     def _hash_level(self, n: int, shorter_hashes: np.ndarray) -> np.ndarray:
         """Hashes of the n-grams of n tokens, from those of the (n-1)-grams, which are released."""
-        hashes = self.pool.empty(self.ngrams.count(n), np.uint64)
+        hashes = self.pool.empty(self.ngrams.num_ngrams(n), np.uint64)
         for first_ngram, part in self._hash_level_parts(n, shorter_hashes):
             hashes[first_ngram : first_ngram + len(part)] = part
             release_pages(hashes)
@@ -152,7 +152,7 @@ class NgramStoreBuilder:
         """`_hash_level` in parts, each valid until the next, with the id of its first n-gram."""
         from forebear.kernels.ngram_table import hash_level_kernel
 
-        arrays = shorter_hashes, self.ngrams.continuations[n - 2], self.ngrams.words[n - 2]
+        arrays = shorter_hashes, self.ngrams.num_continuations[n - 2], self.ngrams.last_tokens[n - 2]
         buffer = np.empty(max(NGRAMS_PER_HASH_BLOCK, int(arrays[1].max(initial=0))), np.uint64)
         context = first_ngram = 0
         while context < len(shorter_hashes):
@@ -268,7 +268,7 @@ class NgramStore:
                 log_probs += self.unigrams[tokens[0], 1]
             else:
                 log_probs += compile_kernel(kernels.backoff_weight_kernel)(context_hash, n, self.order, self._table)
-            words = np.ascontiguousarray(ngrams.words[n - 1][ngrams.continuation_range(n, ngram_id)], np.int32)
+            words = np.ascontiguousarray(ngrams.last_tokens[n - 1][ngrams.continuation_range(n, ngram_id)], np.int32)
             listed_log_probs, args = np.empty(len(words)), (n + 1, self.order, self._table)
             compile_kernel(kernels.lookup_log_probs_kernel)(context_hash, words, *args, listed_log_probs)
             log_probs[words] = listed_log_probs

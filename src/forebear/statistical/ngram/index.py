@@ -24,52 +24,52 @@ class NgramIndex:
 
     The continuations of an n-gram are contiguous, so their number and their last tokens determine the set.
 
-    words          last tokens of the bigrams, trigrams, …
-    continuations  number of continuations of each token, bigram, …
+    last_tokens        last tokens of the bigrams, trigrams, …
+    num_continuations  number of continuations of each token, bigram, …
     """
 
     vocab_size: int
-    words: tuple[np.ndarray, ...]
-    continuations: tuple[np.ndarray, ...]
+    last_tokens: tuple[np.ndarray, ...]
+    num_continuations: tuple[np.ndarray, ...]
     _cached: dict[tuple[str, int], np.ndarray] = field(default_factory=dict, repr=False)
 
     @property
     def order(self) -> int:
-        return len(self.words) + 1
+        return len(self.last_tokens) + 1
 
-    def count(self, n: int) -> int:
+    def num_ngrams(self, n: int) -> int:
         """Number of n-grams of n tokens; 1 for n = 0."""
-        return 1 if n == 0 else self.vocab_size if n == 1 else len(self.words[n - 2])
+        return 1 if n == 0 else self.vocab_size if n == 1 else len(self.last_tokens[n - 2])
 
-    def last_tokens(self, n: int) -> np.ndarray:
+    def last_tokens_of_length(self, n: int) -> np.ndarray:
         """The last token of each n-gram."""
-        return np.arange(self.vocab_size) if n == 1 else self.words[n - 2].astype(np.int64)
+        return np.arange(self.vocab_size) if n == 1 else self.last_tokens[n - 2].astype(np.int64)
 
     def prefixes(self, n: int) -> np.ndarray:
         """The id of each n-gram's prefix, all tokens but the last; 0 for unigrams."""
         if n == 1:
             return np.zeros(self.vocab_size, np.int64)
-        return np.repeat(np.arange(self.count(n - 1)), self.continuations[n - 2])
+        return np.repeat(np.arange(self.num_ngrams(n - 1)), self.num_continuations[n - 2])
 
     def continuation_starts(self, n: int) -> np.ndarray:
         """(size + 1,) offsets of the continuations of each n-gram among the (n+1)-grams."""
         if ("starts", n) not in self._cached:
-            self._cached["starts", n] = np.concatenate(([0], np.cumsum(self.continuations[n - 1], dtype=np.int64)))
+            self._cached["starts", n] = np.concatenate(([0], np.cumsum(self.num_continuations[n - 1], dtype=np.int64)))
         return self._cached["starts", n]
 
     def sorted_keys(self, n: int) -> np.ndarray:
         """Prefix · vocab_size + last token of each n-gram (n > 1), ascending."""
         if ("keys", n) not in self._cached:
-            self._cached["keys", n] = self.prefixes(n) * self.vocab_size + self.last_tokens(n)
+            self._cached["keys", n] = self.prefixes(n) * self.vocab_size + self.last_tokens_of_length(n)
         return self._cached["keys", n]
 
     def to_rows(self, n: int) -> np.ndarray:
         """(size, n) the tokens of the n-grams."""
-        rows = np.empty((self.count(n), n), np.int32)
-        rows[:, n - 1] = self.last_tokens(n)
+        rows = np.empty((self.num_ngrams(n), n), np.int32)
+        rows[:, n - 1] = self.last_tokens_of_length(n)
         ngram_ids = self.prefixes(n)
         for length in range(n - 1, 0, -1):
-            rows[:, length - 1] = self.last_tokens(length)[ngram_ids]
+            rows[:, length - 1] = self.last_tokens_of_length(length)[ngram_ids]
             ngram_ids = self.prefixes(length)[ngram_ids] if length > 1 else ngram_ids
         return rows
 
@@ -78,8 +78,8 @@ class NgramIndex:
         ngram_id = int(tokens[0])
         for n, token in enumerate(np.asarray(tokens)[1:].tolist(), start=2):
             span = self.continuation_range(n - 1, ngram_id)
-            position = span.start + int(np.searchsorted(self.words[n - 2][span], token))
-            if position == span.stop or self.words[n - 2][position] != token:
+            position = span.start + int(np.searchsorted(self.last_tokens[n - 2][span], token))
+            if position == span.stop or self.last_tokens[n - 2][position] != token:
                 return ABSENT
             ngram_id = position
         return ngram_id
@@ -100,13 +100,15 @@ class NgramIndex:
 
     def suffixes(self, pool: ArrayPool = UNBOUNDED_POOL) -> list[np.ndarray]:
         """For each length, the id of each n-gram's suffix, all tokens but the first."""
-        suffix_ids = [np.zeros(self.vocab_size, np.int64), *self.words[:1]]
-        is_large = sum(map(len, self.words)) > MIN_COMPILED_NGRAMS
+        suffix_ids = [np.zeros(self.vocab_size, np.int64), *self.last_tokens[:1]]
+        is_large = sum(map(len, self.last_tokens)) > MIN_COMPILED_NGRAMS
         for n in range(3, self.order + 1):
             if is_large:
                 suffix_ids.append(self._suffixes(n, suffix_ids[-1], pool))
             else:
-                suffix_ids.append(self.find_many(n - 1, suffix_ids[-1][self.prefixes(n)], self.last_tokens(n)))
+                suffix_ids.append(
+                    self.find_many(n - 1, suffix_ids[-1][self.prefixes(n)], self.last_tokens_of_length(n))
+                )
         return suffix_ids
 
     def missing_suffixes(self) -> list[np.ndarray]:
@@ -125,10 +127,11 @@ class NgramIndex:
     def _suffixes(self, n: int, shorter_suffixes: np.ndarray, pool: ArrayPool = UNBOUNDED_POOL) -> np.ndarray:
         from forebear.kernels.kneser_ney import suffix_ids_kernel
 
-        suffix_ids, starts = pool.empty(self.count(n), np.int32), pool.zeros(self.count(n - 2) + 1, np.int64)
-        np.cumsum(self.continuations[n - 3], dtype=np.int64, out=starts[1:])
-        arrays = self.continuations[n - 2], self.words[n - 2], starts, self.words[n - 3], shorter_suffixes
-        compile_kernel(suffix_ids_kernel)(*arrays, 0, self.count(n - 1), 0, suffix_ids)
+        suffix_ids, starts = pool.empty(self.num_ngrams(n), np.int32), pool.zeros(self.num_ngrams(n - 2) + 1, np.int64)
+        np.cumsum(self.num_continuations[n - 3], dtype=np.int64, out=starts[1:])
+        last_tokens, shorter_last_tokens = self.last_tokens[n - 2], self.last_tokens[n - 3]
+        arrays = self.num_continuations[n - 2], last_tokens, starts, shorter_last_tokens, shorter_suffixes
+        compile_kernel(suffix_ids_kernel)(*arrays, 0, self.num_ngrams(n - 1), 0, suffix_ids)
         pool.release(starts)
         release_pages(suffix_ids, *arrays)
         return suffix_ids
@@ -147,8 +150,9 @@ class NgramIndex:
         """Arrays `words.n` (last tokens) and `continuations.n` (number of continuations), with narrow types."""
         layout = {}
         for n in range(2, self.order + 1):
-            layout[f"words.{n}"] = self.words[n - 2], np.min_scalar_type(self.vocab_size - 1)
-            layout[f"continuations.{n - 1}"] = self.continuations[n - 2], narrowest_dtype(self.continuations[n - 2])
+            layout[f"words.{n}"] = self.last_tokens[n - 2], np.min_scalar_type(self.vocab_size - 1)
+            num_continuations = self.num_continuations[n - 2]
+            layout[f"continuations.{n - 1}"] = num_continuations, narrowest_dtype(num_continuations)
         return layout
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -158,28 +162,28 @@ class NgramIndex:
     def load(cls, arrays: Mapping[str, np.ndarray], *, vocab_size: int, order: int) -> NgramIndex:
         """Load such arrays; raise ForebearError unless they are a valid, sorted set."""
         words: list[np.ndarray] = []
-        continuations: list[np.ndarray] = []
+        num_continuations: list[np.ndarray] = []
         for n in range(2, order + 1):
             num_contexts = vocab_size if n == 2 else len(words[-1])
-            child_counts = narrow_ints(load_array(arrays, f"continuations.{n - 1}", num_contexts))
-            last_tokens = load_array(arrays, f"words.{n}", int(child_counts.sum(dtype=np.int64)))
+            num_children = narrow_ints(load_array(arrays, f"continuations.{n - 1}", num_contexts))
+            last_tokens = load_array(arrays, f"words.{n}", int(num_children.sum(dtype=np.int64)))
             decreases = np.flatnonzero(np.diff(last_tokens.astype(np.int64)) <= 0) + 1
-            is_sorted = np.isin(decreases, np.cumsum(child_counts, dtype=np.int64)).all()
+            is_sorted = np.isin(decreases, np.cumsum(num_children, dtype=np.int64)).all()
             if not is_sorted or int(last_tokens.max(initial=-1)) >= vocab_size:
                 raise corrupt_error(f"words.{n}", "is not sorted, or holds ids that the vocabulary lacks")
             words.append(last_tokens)
-            continuations.append(child_counts)
-        return cls(vocab_size, tuple(words), tuple(continuations))
+            num_continuations.append(num_children)
+        return cls(vocab_size, tuple(words), tuple(num_continuations))
 
     @classmethod
     def from_sorted_keys(cls, vocab_size: int, keys: Sequence[np.ndarray]) -> NgramIndex:
         """From the `sorted_keys` of the bigrams, trigrams, …"""
-        words, child_counts, num_contexts = [], [], vocab_size
+        last_tokens, num_continuations, num_contexts = [], [], vocab_size
         for level in keys:
-            words.append((level % vocab_size).astype(np.int32))
-            child_counts.append(np.bincount(level // vocab_size, minlength=num_contexts).astype(np.int32))
+            last_tokens.append((level % vocab_size).astype(np.int32))
+            num_continuations.append(np.bincount(level // vocab_size, minlength=num_contexts).astype(np.int32))
             num_contexts = len(level)
-        return cls(vocab_size, tuple(words), tuple(child_counts))
+        return cls(vocab_size, tuple(last_tokens), tuple(num_continuations))
 
     @classmethod
     def from_rows(cls, ngrams: Sequence[np.ndarray], vocab_size: int) -> tuple[NgramIndex, list[np.ndarray]]:

@@ -136,7 +136,7 @@ class NgramModel:
                 if self.is_imported:
                     raise ForebearError("this n-gram model was not given its probabilities yet")
                 uniform = self._uniform_log_probs()
-                if sum(map(len, self.ngrams.words)) > MIN_COMPILED_NGRAMS:
+                if sum(map(len, self.ngrams.last_tokens)) > MIN_COMPILED_NGRAMS:
                     args = self._levels, uniform, self._store_info, self.store_file, self.counter.pool
                     self._probabilities = NgramStore.build(self.ngrams, *args)
                 else:
@@ -202,7 +202,7 @@ class NgramModel:
 
     def build_store(self, file: Path) -> NgramStore | None:
         """Write the probabilities to a hash table file; None for models too small to benefit."""
-        if sum(map(len, self.ngrams.words)) <= MIN_COMPILED_NGRAMS:
+        if sum(map(len, self.ngrams.last_tokens)) <= MIN_COMPILED_NGRAMS:
             return None
         table = self._probabilities
         if isinstance(table, NgramStore) and table.file == file:

@@ -51,7 +51,7 @@ def to_log_probs(probs: np.ndarray, out: np.ndarray | None = None) -> np.ndarray
 def maximum_likelihood(counts: NgramCounts, predictable: np.ndarray) -> LogProbLevels:
     """Relative frequencies; unseen contexts back off."""
     for n, level_counts in enumerate(counts.counts, start=1):
-        smoothed = relative_frequencies(level_counts, counts.ngrams.prefixes(n), counts.ngrams.count(n - 1))
+        smoothed = relative_frequencies(level_counts, counts.ngrams.prefixes(n), counts.ngrams.num_ngrams(n - 1))
         if n == 1 and not level_counts.any():  # an empty text
             smoothed = smoothed._replace(probs=uniform_probs(predictable))
         yield LogProbLevel.from_level(smoothed)
@@ -69,7 +69,7 @@ def add_k(counts: NgramCounts, predictable: np.ndarray, k: float) -> LogProbLeve
     """
     num_tokens = int(np.count_nonzero(predictable))
     for n, level_counts in enumerate(counts.counts, start=1):
-        smoothed = add_k_level(level_counts, counts.ngrams.prefixes(n), counts.ngrams.count(n - 1), k, num_tokens)
+        smoothed = add_k_level(level_counts, counts.ngrams.prefixes(n), counts.ngrams.num_ngrams(n - 1), k, num_tokens)
         if n == 1:
             smoothed = smoothed._replace(probs=np.where(predictable, smoothed.probs, 0.0))
         yield LogProbLevel.from_level(smoothed)
@@ -89,7 +89,7 @@ def witten_bell(counts: NgramCounts, predictable: np.ndarray, min_counts: Sequen
     probs = uniform_probs(predictable)
     for n, level_counts in enumerate(counts_by_length, start=1):
         lower = probs if n == 1 else probs[suffixes[n - 1]]
-        smoothed = witten_bell_level(level_counts, ngrams.prefixes(n), ngrams.count(n - 1), pruned[n - 1], lower)
+        smoothed = witten_bell_level(level_counts, ngrams.prefixes(n), ngrams.num_ngrams(n - 1), pruned[n - 1], lower)
         probs = smoothed.probs
         yield LogProbLevel.from_level(smoothed)
 
@@ -111,7 +111,7 @@ def stupid_backoff(counts: NgramCounts, predictable: np.ndarray) -> LogProbLevel
     for n, level_counts in enumerate(counts.counts[1:], start=2):
         lower, suffix_sums = unnormalized[suffixes[n - 1]], sums[suffixes[n - 2]]
         unnormalized, sums, smoothed = stupid_backoff_level(
-            level_counts, ngrams.prefixes(n), ngrams.count(n - 1), lower, suffix_sums
+            level_counts, ngrams.prefixes(n), ngrams.num_ngrams(n - 1), lower, suffix_sums
         )
         yield LogProbLevel.from_level(smoothed)
 
@@ -206,7 +206,7 @@ def kneser_ney(
     probs, empty = uniform_probs(predictable).astype(np.float32), np.zeros(0, np.int32)
     for n, level_counts in enumerate(adjusted_counts, start=1):
         level_discounts = np.array([0.0, *discounts[n - 1].taken])
-        num_children = np.array([ngrams.vocab_size], np.int32) if n == 1 else ngrams.continuations[n - 2]
+        num_children = np.array([ngrams.vocab_size], np.int32) if n == 1 else ngrams.num_continuations[n - 2]
         suffix_ids = np.arange(ngrams.vocab_size, dtype=np.int32) if n == 1 else suffixes[n - 1]
         level = KneserNeyLevel(level_counts, num_children, suffix_ids, level_discounts, pruned[n - 1], probs)
         # The suffixes of bigrams are the words of the index itself, which must not be overwritten.
@@ -273,15 +273,15 @@ def _adjusted_counts(
     begin, num_ngrams = eos_id, 1  # n-grams that begin with EOS are contiguous, and occur only at the start of a text
     for n in range(1, ngrams.order):
         if len(suffixes[n]) <= MIN_COMPILED_NGRAMS:
-            type_counts = np.bincount(suffixes[n], minlength=ngrams.count(n)).astype(np.int64)
+            type_counts = np.bincount(suffixes[n], minlength=ngrams.num_ngrams(n)).astype(np.int64)
         else:
             from forebear.kernels.kneser_ney import count_suffix_types_kernel
 
-            type_counts = pool.zeros(ngrams.count(n), np.int32)
+            type_counts = pool.zeros(ngrams.num_ngrams(n), np.int32)
             compile_kernel(count_suffix_types_kernel)(suffixes[n], type_counts)
             release_pages(suffixes[n], type_counts)
         if n > 1:
-            children = ngrams.continuations[n - 2]
+            children = ngrams.num_continuations[n - 2]
             begin, num_ngrams = int(children[:begin].sum()), int(children[begin : begin + num_ngrams].sum())
             type_counts[begin : begin + num_ngrams] = counts.counts[n - 1][begin : begin + num_ngrams]
         adjusted_levels.append(type_counts)
@@ -299,7 +299,7 @@ def _prune_levels(
     if not any(min_counts):
         return ngrams, counts_by_length, suffixes, [np.zeros(0)] * ngrams.order
     words = []
-    continuations = []
+    num_continuations = []
     kept_counts = [counts_by_length[0]]
     kept_suffixes = [suffixes[0]]
     pruned_masses = [np.zeros(0)]
@@ -307,15 +307,16 @@ def _prune_levels(
     for n in range(2, ngrams.order + 1):
         is_kept = counts.counts[n - 1] >= min_count_for(min_counts, n)
         prefixes = ngrams.prefixes(n)
-        num_children = np.bincount(prefixes[is_kept], minlength=ngrams.count(n - 1))
-        pruned_mass = _sum_by_context(prefixes[~is_kept], counts_by_length[n - 1][~is_kept], ngrams.count(n - 1))
-        words.append(ngrams.words[n - 2][is_kept])
-        continuations.append(num_children[is_kept_context].astype(np.int32))
+        num_children = np.bincount(prefixes[is_kept], minlength=ngrams.num_ngrams(n - 1))
+        pruned_mass = _sum_by_context(prefixes[~is_kept], counts_by_length[n - 1][~is_kept], ngrams.num_ngrams(n - 1))
+        words.append(ngrams.last_tokens[n - 2][is_kept])
+        num_continuations.append(num_children[is_kept_context].astype(np.int32))
         kept_counts.append(counts_by_length[n - 1][is_kept])
         kept_suffixes.append(new_ids[suffixes[n - 1][is_kept]])
         pruned_masses.append(pruned_mass[is_kept_context])
         is_kept_context, new_ids = is_kept, np.cumsum(is_kept) - 1
-    return NgramIndex(ngrams.vocab_size, tuple(words), tuple(continuations)), kept_counts, kept_suffixes, pruned_masses
+    kept_ngrams = NgramIndex(ngrams.vocab_size, tuple(words), tuple(num_continuations))
+    return kept_ngrams, kept_counts, kept_suffixes, pruned_masses
 
 
 def prune_ngrams(counts: NgramCounts, min_counts: Sequence[int]) -> NgramIndex:
