@@ -117,7 +117,7 @@ def follow_process(process: subprocess.Popen[str], log: Path, on_line: LineCallb
 
 def _run_trial(
     program: str,
-    job: TextTrialSpec | TaskTrialSpec,
+    spec: TextTrialSpec | TaskTrialSpec,
     on_line: LineCallback,
     read_result: Callable[[RunFolder], TrialT],
     empty_trial: TrialT,
@@ -137,10 +137,10 @@ def _run_trial(
     assert process.stdin is not None
     assert process.stdout is not None
     with suppress(BrokenPipeError):  # it has already exited, see its exit code
-        process.stdin.write(json.dumps(asdict(job)) + "\n")
+        process.stdin.write(json.dumps(asdict(spec)) + "\n")
         process.stdin.flush()
     try:
-        outcome, code = follow_process(process, Path(job.to) / METRICS_FILE, on_line)
+        outcome, code = follow_process(process, Path(spec.to) / METRICS_FILE, on_line)
     except BaseException:
         process.send_signal(signal.SIGINT)
         try:
@@ -159,9 +159,9 @@ def _run_trial(
         likely_cause = ", often for lack of memory" if code == -signal.SIGKILL else ""
         error = f"killed by {signal.Signals(-code).name}{likely_cause}; a smaller size may fit"
     if error:
-        partial_trial = stored_trial(Path(job.to), read_result) or empty_trial
+        partial_trial = stored_trial(Path(spec.to), read_result) or empty_trial
         return outcome, replace(partial_trial, finished=False, error=error)
-    return outcome, read_result(RunFolder.open(job.to))
+    return outcome, read_result(RunFolder.open(spec.to))
 
 
 def stored_trial(run: Path, read_result: Callable[[RunFolder], TrialT]) -> TrialT | None:
