@@ -32,7 +32,7 @@ import pycrfsuite as _crfsuite
 from side_by_side import DATA, machine
 
 from forebear.data.labeled.readers import parse_slash_tags
-from forebear.data.labeled.tag_schemes import free_transitions
+from forebear.data.labeled.tag_schemes import unconstrained_transitions
 from forebear.kernels import crf as kernels
 from forebear.statistical.crf import CRFModel, CRFProblem
 from forebear.statistical.crf_features import WordAttributes
@@ -70,7 +70,7 @@ class Side:
         self.inputs = {"tokens": np.array(tokens), "lengths": np.array([len(words) for words, _ in given])}
         self.right = np.array([numbers[tag] for _, tags in given for tag in tags])
         labels = len(self.tags)
-        rules = free_transitions(labels)
+        rules = unconstrained_transitions(labels)
         self.model = CRFModel(
             WordAttributes(list(vocabulary), str), (rules.allowed_transitions, rules.may_start, rules.may_end), l2=L2
         )

@@ -49,8 +49,8 @@ def make_grammar(*rules: str) -> DemoGrammar:
 
 def generate(grammar: DemoGrammar, number: int) -> tuple[str, float]:
     state = GenerationState(RandomSource(f"test/{number}"))
-    grammar.rules["top"].write(state)
-    return state.text(), state.chooser.bits
+    grammar.rules["top"].generate(state)
+    return state.text(), state.random_source.bits
 
 
 @given(st.lists(st.floats(0.01, 100), min_size=1, max_size=30))
@@ -77,7 +77,7 @@ def test_generation_bits_match_worked_example():
     share = 3 * first / (3 * first + second)
     text, bits = next(pair for pair in (generate(rules, n) for n in range(99)) if pair[0] == "Ann eats a leaf.")
     second_inside = second / (first + second)
-    leaf = THINGS.odds.bits[1]
+    leaf = THINGS.probabilities.bits[1]
     assert isclose(bits, -log2(share) - log2(3 / 6) - log2(second_inside) + leaf)
     assert isclose(grammar.text_information(rules.rules["top"], text), bits)
 

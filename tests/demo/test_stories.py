@@ -65,23 +65,28 @@ def test_equal_stories_have_equal_bits(language: str, stories_by_language: dict[
 
 
 def test_text_outside_the_world_has_infinite_information():
-    assert stories.information("The quick brown fox.", "en") == float("inf")
+    assert stories.information_content("The quick brown fox.", "en") == float("inf")
     text = stories.make_story("zh", 0, 0).text
-    assert stories.information(text[:-1], "zh") == float("inf")
+    assert stories.information_content(text[:-1], "zh") == float("inf")
 
 
 @BOTH_LANGUAGES
 def test_entropy_agrees_across_seeds_within_its_error(language: str):
     first, second = (stories.entropy(language, 300_000, seed) for seed in (1, 2))
-    assert 0.1 < first.rate < 2
-    assert 0 < first.error < 0.05 * first.rate
-    assert abs(first.rate - second.rate) < 4 * (first.error**2 + second.error**2) ** 0.5
+    assert 0.1 < first.bits_per_byte < 2
+    assert 0 < first.standard_error < 0.05 * first.bits_per_byte
+    assert (
+        abs(first.bits_per_byte - second.bits_per_byte)
+        < 4 * (first.standard_error**2 + second.standard_error**2) ** 0.5
+    )
 
 
 def test_stories_in_both_languages_add_one_bit_for_the_language():
     mixed_stories = list(islice(stories.world_documents("both", 10**9, 5), 40))
     assert {story.language for story in mixed_stories} == {"en", "zh"}
-    assert all(isclose(stories.information(s.text, s.language) + 1, s.bits, rel_tol=1e-9) for s in mixed_stories[:4])
+    assert all(
+        isclose(stories.information_content(s.text, s.language) + 1, s.bits, rel_tol=1e-9) for s in mixed_stories[:4]
+    )
 
 
 @BOTH_LANGUAGES
@@ -150,7 +155,7 @@ def test_pronouns_agree_with_the_gender_of_the_person(language: str):
     for number in range(200):
         state = grammar.GenerationState(stories.RandomSource(f"agree/{number}"))
         for node in rules:
-            node.write(state)
+            node.generate(state)
         he, she = ("he", "she") if language == "en" else ("他", "她")
         wrong = she if state.memory["P"].kind == "m" else he
         words = re.findall(r"\w+", state.text().lower()) if language == "en" else state.text()
@@ -163,7 +168,7 @@ def test_dialogue_has_two_speakers(language: str):
     rule = stories.grammar_for(language).rules["story.talk"]
     for number in range(300):
         state = grammar.GenerationState(stories.RandomSource(f"talk/{number}"))
-        rule.write(state)
+        rule.generate(state)
         speakers = [re.split("[:：]", line)[0] for line in state.text().split("\n")]
         assert len(set(speakers)) == 2, state.text()
         assert speakers[0] == state.memory["A"].form(language)
@@ -175,7 +180,7 @@ def test_weather_persists_through_a_report(language: str):
     rainy, snowy = ("umbrella", "shovelling") if language == "en" else ("伞", "铲雪")
     for number in range(300):
         state = grammar.GenerationState(stories.RandomSource(f"weather/{number}"))
-        rule.write(state)
+        rule.generate(state)
         if state.memory["W"].kind == "snow":
             assert rainy not in state.text()
         else:

@@ -32,7 +32,7 @@ def test_sentence_pair_task_is_dropped_only_without_sentence_pairs(single_senten
         (tmp_path / "two.txt", "albert", "order"),
     ):
         plan = plan_pretraining(model, [str(file)], settings={"held_out": 0.1})
-        adjusted, reason = trials.without_impossible_pair_task(plan, plan.prepare_corpus())
+        adjusted, reason = trials.drop_unsupported_pair_task(plan, plan.prepare_corpus())
         assert adjusted.spec.pairs == pairs
         assert ("two sentences" in reason) == (pairs == "none" and model != "gpt")
         assert replace(adjusted, spec=plan.spec) == plan

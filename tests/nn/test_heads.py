@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from forebear.data.labeled.tag_schemes import legal_transitions
+from forebear.data.labeled.tag_schemes import iobes_transitions
 from forebear.nn.crf import CRFLayer
 from forebear.nn.encoder import States
 from forebear.nn.heads import ChoiceHead, LabelHead, PointerHead, TagHead, group_means, pad_scores
@@ -103,7 +103,7 @@ def test_pointer_head_is_softmax_over_tokens_of_a_sequence():
 def test_tag_head_is_supervised_at_first_token_of_words(crf: bool):
     tags = ("O", "B-X", "I-X", "E-X", "S-X")
     sequence_states = states(4, 3)
-    head = initialize_head(TagHead(WIDTH, 5, crf=CRFLayer(*legal_transitions(tags)) if crf else None))
+    head = initialize_head(TagHead(WIDTH, 5, crf=CRFLayer(*iobes_transitions(tags)) if crf else None))
     target = torch.tensor([-1, 0, -1, 4, 1, -1, 3])
     logits = head(sequence_states)[[1, 3, 4, 6]]
     if crf:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forebear.data.labeled.tag_schemes import free_transitions, iobes_labels, legal_transitions
+from forebear.data.labeled.tag_schemes import iobes_labels, iobes_transitions, unconstrained_transitions
 from forebear.errors import ForebearError, InputError
 from forebear.kernels import crf as kernels
 from forebear.statistical.crf import CRFModel, CRFProblem, FeatureLabelPairs
@@ -32,7 +32,7 @@ def random_sentences(count: int, labels: int, seed: int = 0) -> tuple[dict[str, 
 
 
 def crf_model(labels: int, **options: Any) -> CRFModel:
-    legal = options.pop("legal", free_transitions(labels))
+    legal = options.pop("legal", unconstrained_transitions(labels))
     return CRFModel(WordAttributes(WORDS, lambda number: f"new{number}"), tuple(legal), **options)
 
 
@@ -135,7 +135,7 @@ def test_crf_layer_of_networks_has_the_same_loss_gradients_and_marginals(lengths
     from forebear.nn.crf import CRFLayer
 
     names = iobes_labels(["X"])
-    legal = free_transitions(5) if kind == "plain" else legal_transitions(names)
+    legal = unconstrained_transitions(5) if kind == "plain" else iobes_transitions(names)
     rng = np.random.default_rng(seed)
     words, layer = sum(lengths), CRFLayer(*legal)
     transitions, start, end = (rng.normal(size=values_of_rule.shape) for values_of_rule in legal)

@@ -55,6 +55,14 @@ def test_saved_run_has_the_same_dev_metrics(name: str, task: str, runs: dict[str
     assert computed == dev_metrics
 
 
+def test_measuring_the_text_of_an_adapted_run_names_the_method_for_its_task(runs: dict[str, Path], tmp_path: Path):
+    run = Run.open(adapt_small_run(runs["word2vec"], "classification", tmp_path, steps=2).path)
+    with pytest.raises(InputError) as raised:
+        run.measure([str(tmp_path / "text.txt")])
+    method = raised.value.hint.removeprefix("run.").partition("(")[0]
+    assert callable(getattr(run, method))
+
+
 @pytest.mark.sample(5)
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("name", FEW_ENCODERS)

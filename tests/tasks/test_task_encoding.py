@@ -234,11 +234,11 @@ def test_multiple_choice_takes_any_number_of_choices():
 def test_chain_viterbi_and_marginals_equal_the_crf_layer():
     import torch
 
-    from forebear.data.labeled.tag_schemes import legal_transitions
+    from forebear.data.labeled.tag_schemes import iobes_transitions
     from forebear.nn.crf import CRFLayer
 
     rng = np.random.default_rng(0)
-    allowed = legal_transitions(("O", "B-X", "I-X", "E-X", "S-X"))
+    allowed = iobes_transitions(("O", "B-X", "I-X", "E-X", "S-X"))
     crf = CRFLayer(*allowed)
     biases = [rng.normal(size=array.shape).astype(np.float32) for array in allowed]
     for name, values in zip(("transition_bias", "start_bias", "end_bias"), biases, strict=True):

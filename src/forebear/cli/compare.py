@@ -12,7 +12,7 @@ from cyclopts import Group, Parameter
 from rich.console import Console as RichConsole
 from rich.text import Text
 
-from forebear.cli.options import ColumnNames, ComparisonDataOptions, ReadingOptions, TrainedVocabSize, command_line
+from forebear.cli.options import ComparisonDataOptions, ReadingOptions, StringList, TrainedVocabSize, command_line
 from forebear.cli.output import Console, Output, Switch, Table, number_cell
 from forebear.errors import InputError
 
@@ -41,7 +41,7 @@ class ComparisonTaskOptions:
     "Labelled examples to measure on. [default: a share of the others, by what they say]"
     dev: str | None = None
     "Labelled examples that choose the best weights. [default: a tenth of the others]"
-    runs: ColumnNames = None
+    runs: StringList = None
     "Finished runs that take part; with them no text is needed."
     adapt_time: str | None = None
     "How long each may learn the task, with each seed. [default: as many epochs as the examples want]"

@@ -322,7 +322,7 @@ def _print_attribution(console: Console, attribution: Attribution, top: int) -> 
             table.add_row(word.text, f"{word.attribution:+.4f}", *((bar, "") if fraction < 0 else ("", bar)))
         console.print(table)
     if attribution.features and top:
-        rows = ((feature.text, feature.position, f"{feature.value:+.4f}") for feature in attribution.features[:top])
+        rows = ((feature.text, feature.field, f"{feature.value:+.4f}") for feature in attribution.features[:top])
         console.table("n-gram", "where", ">adds", rows=rows)
     num_unread = sum(not word.is_visible for word in attribution.words)
     unread_note = f" {num_unread:,} words do not fit into a row and were not read." if num_unread else ""

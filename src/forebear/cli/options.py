@@ -26,7 +26,7 @@ TrainedVocabSize = Annotated[
     int | None, Parameter(help="Entries of a vocabulary that is learned. [default: by the size of the text]")
 ]
 
-ColumnNames = Annotated[list[str] | None, Parameter(negative="", consume_multiple=True)]
+StringList = Annotated[list[str] | None, Parameter(negative="", consume_multiple=True)]
 
 
 @Parameter(name="*", group="Examples")
@@ -34,11 +34,11 @@ ColumnNames = Annotated[list[str] | None, Parameter(negative="", consume_multipl
 class LabeledDataOptions:
     """How files become examples; what is left out is guessed from their first rows, and told."""
 
-    text_column: ColumnNames = None
+    text_column: StringList = None
     "The text's column by name, or by number from 1; two for pairs, or for question and passage."
     label_column: str | None = None
     "The column of the label, the answer, the right choice or the tags."
-    choice_column: ColumnNames = None
+    choice_column: StringList = None
     "Choice: a column for each, or the field that lists them."
     several: str | None = None
     'A row may have several labels, with this between them; "list" where they are a JSON list.'

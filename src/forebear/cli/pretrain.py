@@ -168,7 +168,7 @@ def pretrain(
     from forebear.experiments.plan import RECIPE_FILE_KEYS, has_field, plan_pretraining
     from forebear.experiments.pretrain_tagger import is_tagged_training, plan_tagging, resume_any
     from forebear.experiments.training_run import run_adaptation, run_pretraining
-    from forebear.experiments.warm_start import init_from
+    from forebear.experiments.warm_start import resolve_initial_run
     from forebear.training.process_group import launch_processes
     from forebear.training.settings import read_recipe
 
@@ -200,7 +200,10 @@ def pretrain(
             if texts and pairs:
                 raise InputError(f"{texts[0]} beside --pairs", hint="give plain text, or pairs")
             plan_options |= {"tokenizer": tokenizer, "vocabulary": vocabulary}
-            plan_options |= {"target_tokenizer": parallel.target_tokenizer, "init_from": init_from(from_run, add_words)}
+            plan_options |= {
+                "target_tokenizer": parallel.target_tokenizer,
+                "init_from": resolve_initial_run(from_run, add_words),
+            }
             plan_options["target_vocabulary"] = parallel.target_vocabulary
             plan = plan_pretraining(milestone, texts or tuple(pairs or ()), **plan_options)
             options = {"overwrite": overwrite, "workers": workers, "group": group, "command": command_line()}

@@ -54,7 +54,7 @@ def tag(
     show_table
         Show the probability of every tag for every word.
     """
-    from forebear.inference.task_predictions import strip_tags, tagged_examples
+    from forebear.inference.task_predictions import strip_tags, word_examples
 
     loaded_run = open_run(run, "tag", output)
     plain_texts = list(texts or ())  # texts to show next to the predictions; not collected with --out
@@ -63,7 +63,7 @@ def tag(
     def parse_line(text: str) -> TaggedExample:
         nonlocal num_tagged
         num_tagged += strip_tags(loaded_run, text) is not None
-        example = tagged_examples(loaded_run, text)[0]
+        example = word_examples(loaded_run, text)[0]
         if batch_input.output_file is None:
             plain_texts.append(text)
         return example
@@ -77,7 +77,7 @@ def tag(
         words = zip(prediction.words, prediction.tags, strict=True)
         return "".join(f"{word}\t{tag}\n" for word, tag in words) + "\n"
 
-    examples = tagged_examples(loaded_run, plain_texts)
+    examples = word_examples(loaded_run, plain_texts)
     line_format = LineFormat("texts", "a text", parse_line, conll_lines, error_line="")
     run_task_command(loaded_run, examples, batch_input, output, line_format, draw)
     if num_tagged:
@@ -286,7 +286,7 @@ def classify(
         Show the probability of every label. A single text is always shown so.
     """
     loaded_run = open_run(run, "classify", output)
-    from forebear.inference.task_predictions import labeled_examples
+    from forebear.inference.task_predictions import text_examples
 
     is_pair = cast(Any, loaded_run.task).num_texts == 2
     examples: list[Any] = list(texts or ())
@@ -297,13 +297,13 @@ def classify(
 
     def parse_line(text: str) -> Any:
         texts_of_line = tuple(text.split("\t")) if is_pair else text
-        return labeled_examples(loaded_run, [texts_of_line])[0]  # pyright: ignore[reportArgumentType]
+        return text_examples(loaded_run, [texts_of_line])[0]  # pyright: ignore[reportArgumentType]
 
     unit, description = ("pairs", "two texts with a tab between them") if is_pair else ("texts", "a text")
     line_format = LineFormat(unit, description, parse_line, _label_row)
     show_table = show_table or (len(examples) == 1 and batch_input.input_file is None)
     draw = functools.partial(_print_label, show_table=show_table)
-    run_task_command(loaded_run, labeled_examples(loaded_run, examples), batch_input, output, line_format, draw)
+    run_task_command(loaded_run, text_examples(loaded_run, examples), batch_input, output, line_format, draw)
 
 
 def _label_row(prediction: LabelPrediction) -> str:

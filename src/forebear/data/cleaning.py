@@ -134,7 +134,7 @@ class _DocumentFilter:
         self.lines = RepeatedLines(max_repeats=rules.drop_repeated_lines)
 
     def document_reason(self, document: Document, *, in_parts: bool) -> str:
-        """The reason to drop the document, or "". A long document is judged by its first part."""
+        """The reason to drop the document, or "". A long document is checked by its first part."""
         rules, text = self.rules, document.text
         if len(text) < rules.drop_shorter:
             return f"shorter than {rules.drop_shorter} characters"
@@ -173,7 +173,7 @@ def clean_documents(documents: Iterable[Document], rules: CleaningRules, ledger:
     stage, document_filter, changes = ledger.stage(STAGE), _DocumentFilter(rules), _enabled_changes(rules)
     stage.add_in(documents=0, characters=0, bytes=0)
     drops_lines = bool(rules.drop_longer_lines or rules.drop_repeated_lines)
-    # State of the current document: why it is dropped, the number of parts yielded, and whether it was judged.
+    # State of the current document: why it is dropped, the number of parts yielded, and whether it was checked.
     drop_reason, num_parts, is_checked = "", 0, False
     num_documents = characters = num_bytes = 0
     for document, continues in with_continuation(documents):
@@ -182,7 +182,7 @@ def clean_documents(documents: Iterable[Document], rules: CleaningRules, ledger:
         for reason, change in changes:
             previous, document = document, _change_document(document, change)
             if document is not previous:
-                ledger.add_structure(reason, previous.text, document.text, STAGE)
+                ledger.record_markup(reason, previous.text, document.text, STAGE)
         is_new_drop = False
         if not drop_reason and not is_checked and _has_visible_text(document):
             is_checked = True
@@ -197,7 +197,7 @@ def clean_documents(documents: Iterable[Document], rules: CleaningRules, ledger:
             yield replace(document, part=num_parts)
             num_parts += 1
             continue
-        # A document is counted as dropped once: when it is judged, or with its last part if nothing is left of it.
+        # A document is counted as dropped once: when it is checked, or with its last part if nothing is left of it.
         counts = {"documents": int(is_new_drop or not (drop_reason or continues)), "characters": len(document.text)}
         counts["bytes"] = utf8_size(document.text)
         stage.add_in(**counts)
@@ -234,12 +234,13 @@ def _drop_lines(document: Document, reasons: list[str], ledger: Ledger) -> Docum
     return replace(document, text=text, word_ends=word_ends, entity_spans=entity_spans)
 
 
-def _remaining_word_ends(words: tuple[int, ...], spans: list[tuple[int, int]]) -> tuple[int, ...]:
+def _remaining_word_ends(word_ends: tuple[int, ...], spans: list[tuple[int, int]]) -> tuple[int, ...]:
     """The ends of words in the retained spans; a word whose rest is dropped ends with its span."""
     ends: list[int] = []
     length = 0
     for (start, end), next_start in zip(spans, [*(start for start, _ in spans[1:]), -1], strict=False):
-        ends += [length + word - start for word in words[bisect_right(words, start) : bisect_right(words, end)]]
+        retained = word_ends[bisect_right(word_ends, start) : bisect_right(word_ends, end)]
+        ends += [length + word_end - start for word_end in retained]
         length += end - start
         if end != next_start and ends[-1:] != [length]:
             ends.append(length)
@@ -296,7 +297,7 @@ def write_documents(
                     counts.update(_document_counts(document))
                     writer.write(document, continues=continues)
                 stream.write(b"\n" if writer_class is _ParagraphWriter and counts["documents"] else b"")
-            _account_written(counts, writer.output_counts, ledger)
+            _record_output_losses(counts, writer.output_counts, ledger)
             ledger.verify()
             write_json(ledger_path, ledger.to_dict())
     except OSError as error:
@@ -336,7 +337,7 @@ class _ParagraphWriter:
         self.stream = stream
         self.output_counts: Counter[str] = Counter(documents=0, characters=0, bytes=0)
         self.pending = ""  # the end of a part, which may belong to a blank line or a line ending
-        self.has_open_line = self.has_text = False  # whether part of the line, of the document is written
+        self.has_open_line = self.has_text = False  # whether part of the current line / document has been written
 
     def write(self, document: Document, *, continues: bool) -> None:
         if document.part == 0:
@@ -375,7 +376,7 @@ def _document_counts(document: Document) -> dict[str, int]:
     return counts | {name: len(values) for name, values in annotations.items() if values is not None}
 
 
-def _account_written(counts: Counter[str], output_counts: Counter[str], ledger: Ledger) -> None:
+def _record_output_losses(counts: Counter[str], output_counts: Counter[str], ledger: Ledger) -> None:
     """Record what plain text cannot represent: blank lines inside documents, ends of words, entities."""
     stage = ledger.stage("write")
     stage.add_in(**counts)

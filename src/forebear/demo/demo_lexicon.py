@@ -76,16 +76,16 @@ class RandomSource:
         self.draw = Random(seed).random
         self.bits = 0.0
 
-    def choose(self, odds: ChoiceProbabilities) -> int:
-        index = bisect_right(odds.cumulative, self.draw())
-        self.bits += odds.bits[index]
+    def choose(self, probabilities: ChoiceProbabilities) -> int:
+        index = bisect_right(probabilities.cumulative, self.draw())
+        self.bits += probabilities.bits[index]
         return index
 
-    def choose_without(self, odds: ChoiceProbabilities, excluded: Collection[int]) -> int:
+    def choose_without(self, probabilities: ChoiceProbabilities, excluded: Collection[int]) -> int:
         """Choose among the options that are not excluded, with their relative probabilities."""
-        while (index := bisect_right(odds.cumulative, self.draw())) in excluded:
+        while (index := bisect_right(probabilities.cumulative, self.draw())) in excluded:
             pass
-        self.bits += odds.bits_without(index, excluded)
+        self.bits += probabilities.bits_without(index, excluded)
         return index
 
 
@@ -170,7 +170,7 @@ class DemoLexicon:
 
     name: str
     entries: Sequence[LexiconEntry]
-    odds: ChoiceProbabilities
+    probabilities: ChoiceProbabilities
     indices: dict[int, int] = field(init=False)  # id of an entry -> its index
 
     def __post_init__(self) -> None:

@@ -1,8 +1,8 @@
-"""A probabilistic grammar with a memory, which generates texts and parses a text into the choices that produce it.
+"""The grammar engine: notation, generation and parsing of a probabilistic grammar with a memory.
 
-Every node works in both directions: `write` samples a text; `read` finds all derivations of the text from a position
-on. If a text has a single derivation, the bits of its choices are exactly its information, so that the true entropy of
-the source is known.
+The rules are in demo/data. Every node works in both directions: `generate` samples a text; `parse` finds all
+derivations of the text from a position on. If a text has a single derivation, the bits of its choices are exactly its
+information, so that the true entropy of the source is known.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class EntityMention(NamedTuple):
 class GenerationState:
     """A text during generation: its pieces so far, and the remembered entries (people, places, outcomes)."""
 
-    chooser: RandomSource
+    random_source: RandomSource
     pieces: list[str] = field(default_factory=list)
     memory: dict[str, LexiconEntry] = field(default_factory=dict)
     mentions: list[EntityMention] = field(default_factory=list)
 
-    def write_entry(self, variable: str, entry: LexiconEntry, key: str) -> None:
+    def add_entry(self, variable: str, entry: LexiconEntry, key: str) -> None:
         self.mentions.append(EntityMention(len(self.pieces), variable, entry, key))
         self.pieces.append(entry.forms[key])
 
@@ -86,9 +86,9 @@ class ParseState(NamedTuple):
 class GrammarNode(Protocol):
     """A node that can be generated and parsed."""
 
-    def write(self, generation: GenerationState) -> None: ...
+    def generate(self, generation: GenerationState) -> None: ...
 
-    def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]: ...
+    def parse(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]: ...
 
 
 def derivation_bits(node: GrammarNode, text: str) -> Iterator[float]:
@@ -99,7 +99,7 @@ def derivation_bits(node: GrammarNode, text: str) -> Iterator[float]:
         state = agenda.pop()
         if state.rest:
             first, rest = state.rest
-            agenda.extend(first.read(parse_input, state._replace(rest=rest)))
+            agenda.extend(first.parse(parse_input, state._replace(rest=rest)))
         elif state.position == len(text):
             yield state.bits
 
@@ -120,10 +120,10 @@ class LiteralNode:
         # A sentence that starts within the text is capitalized here; its first letter depends on what precedes.
         self.text = text[:1] + _SENTENCE_START.sub(lambda match: match[0].upper(), "x" + text)[2:]
 
-    def write(self, generation: GenerationState) -> None:
+    def generate(self, generation: GenerationState) -> None:
         generation.pieces.append(self.text)
 
-    def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
+    def parse(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
         if parse_input.starts_with(self.text, state.position):
             yield state._replace(position=state.position + len(self.text))
 
@@ -134,11 +134,11 @@ class SequenceNode:
 
     nodes: tuple[GrammarNode, ...]
 
-    def write(self, generation: GenerationState) -> None:
+    def generate(self, generation: GenerationState) -> None:
         for node in self.nodes:
-            node.write(generation)
+            node.generate(generation)
 
-    def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
+    def parse(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
         rest = state.rest
         for node in reversed(self.nodes):
             rest = (node, rest)
@@ -150,13 +150,13 @@ class AlternativeNode:
     """One of several nodes; those of a rule are set after all rules exist, since rules may refer to one another."""
 
     nodes: tuple[GrammarNode, ...] = ()
-    odds: ChoiceProbabilities = field(default_factory=lambda: ChoiceProbabilities([]))
+    probabilities: ChoiceProbabilities = field(default_factory=lambda: ChoiceProbabilities([]))
 
-    def write(self, generation: GenerationState) -> None:
-        self.nodes[generation.chooser.choose(self.odds)].write(generation)
+    def generate(self, generation: GenerationState) -> None:
+        self.nodes[generation.random_source.choose(self.probabilities)].generate(generation)
 
-    def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
-        for node, bits in zip(self.nodes, self.odds.bits, strict=True):
+    def parse(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
+        for node, bits in zip(self.nodes, self.probabilities.bits, strict=True):
             yield state._replace(rest=(node, state.rest), bits=state.bits + bits)
 
 
@@ -172,16 +172,16 @@ class SubsetNode:
     separator: str
     used: frozenset[int] = frozenset()
 
-    def write(self, generation: GenerationState) -> None:
+    def generate(self, generation: GenerationState) -> None:
         rule, excluded = self.rule, set[int]()
         for number in range(self.count):
             if number and self.separator:
                 generation.pieces.append(self.separator)
-            index = generation.chooser.choose_without(rule.odds, excluded)
+            index = generation.random_source.choose_without(rule.probabilities, excluded)
             excluded.add(index)
-            rule.nodes[index].write(generation)
+            rule.nodes[index].generate(generation)
 
-    def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
+    def parse(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
         position = state.position
         if self.used and self.separator:
             if not parse_input.starts_with(self.separator, position):
@@ -191,13 +191,13 @@ class SubsetNode:
             if index not in self.used:
                 used = self.used | {index}
                 rest = state.rest if len(used) == self.count else (replace(self, used=used), state.rest)
-                bits = state.bits + self.rule.odds.bits_without(index, self.used)
+                bits = state.bits + self.rule.probabilities.bits_without(index, self.used)
                 yield ParseState(position, state.memory, (node, rest), bits)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class LexiconNode:
-    """Chooses an entry of a lexicon, remembers it if there is a variable, and writes it unless silent."""
+    """Chooses an entry of a lexicon, remembers it if there is a variable, and generates it unless silent."""
 
     lexicon: DemoLexicon
     key: str
@@ -206,22 +206,23 @@ class LexiconNode:
     is_silent: bool
     _by_first_char: dict[str, list[int]] = field(default_factory=dict)
 
-    def write(self, generation: GenerationState) -> None:
-        odds, chooser, excluded = self.lexicon.odds, generation.chooser, self._excluded_indices(generation.memory)
-        entry = self.lexicon.entries[chooser.choose_without(odds, excluded) if excluded else chooser.choose(odds)]
+    def generate(self, generation: GenerationState) -> None:
+        excluded = self._excluded_indices(generation.memory)
+        index = generation.random_source.choose_without(self.lexicon.probabilities, excluded)
+        entry = self.lexicon.entries[index]
         if self.variable:
             generation.memory[self.variable] = entry
         if not self.is_silent:
-            generation.write_entry(self.variable, entry, self.key)
+            generation.add_entry(self.variable, entry, self.key)
 
-    def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
+    def parse(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
         excluded = self._excluded_indices(state.memory)
         for index in self._candidates(parse_input.text[state.position : state.position + 1]):
             entry = self.lexicon.entries[index]
             piece = "" if self.is_silent else entry.forms[self.key]
             if index not in excluded and parse_input.starts_with(piece, state.position):
                 memory = {**state.memory, self.variable: entry} if self.variable else state.memory
-                bits = state.bits + self.lexicon.odds.bits_without(index, excluded)
+                bits = state.bits + self.lexicon.probabilities.bits_without(index, excluded)
                 yield ParseState(state.position + len(piece), memory, state.rest, bits)
 
     def _candidates(self, char: str) -> Sequence[int]:
@@ -241,15 +242,15 @@ class LexiconNode:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ReferenceNode:
-    """Writes a form of a remembered entry."""
+    """Generates a form of a remembered entry."""
 
     variable: str
     key: str
 
-    def write(self, generation: GenerationState) -> None:
-        generation.write_entry(self.variable, generation.memory[self.variable], self.key)
+    def generate(self, generation: GenerationState) -> None:
+        generation.add_entry(self.variable, generation.memory[self.variable], self.key)
 
-    def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
+    def parse(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
         piece = state.memory[self.variable].forms[self.key]
         if parse_input.starts_with(piece, state.position):
             yield state._replace(position=state.position + len(piece))
@@ -262,16 +263,16 @@ class ConditionalNode:
     variable: str
     rules: dict[str, AlternativeNode]
 
-    def write(self, generation: GenerationState) -> None:
-        self.rules[generation.memory[self.variable].kind].write(generation)
+    def generate(self, generation: GenerationState) -> None:
+        self.rules[generation.memory[self.variable].kind].generate(generation)
 
-    def read(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
-        return self.rules[state.memory[self.variable].kind].read(parse_input, state)
+    def parse(self, parse_input: ParseInput, state: ParseState) -> Iterator[ParseState]:
+        return self.rules[state.memory[self.variable].kind].parse(parse_input, state)
 
 
 # --- The notation of rules ---
 #
-# A rule's name is at the margin, its alternatives below it at four spaces, common ones first; deeper lines continue an
+# A rule's name is not indented, its alternatives below it at four spaces, common ones first; deeper lines continue an
 # alternative; lines that begin with # are comments. Within an alternative:
 #
 #     [a|b|]            a, b or nothing                3* before an alternative makes it three times as likely
@@ -341,8 +342,8 @@ class DemoGrammar:
                 raise ForebearError(f"the {language} grammar has two things named {rule.name!r}", file=file, line=line)
             self.rules[rule.name] = AlternativeNode()
         for rule in texts:
-            node = _choose([self._parse_alternative(text, location) for text, location in rule.alternatives])
-            self.rules[rule.name].nodes, self.rules[rule.name].odds = node.nodes, node.odds
+            node = _alternative_node([self._parse_alternative(text, location) for text, location in rule.alternatives])
+            self.rules[rule.name].nodes, self.rules[rule.name].probabilities = node.nodes, node.probabilities
 
     def _parse_alternative(self, text: str, location: Location) -> Alternative:
         text = text.replace("¶", "\n").replace("_", " ")
@@ -354,7 +355,7 @@ class DemoGrammar:
             elif token == "|" and len(brackets) > 1:
                 brackets[-1].append((1, []))
             elif token == "]" and len(brackets) > 1:
-                choice = _choose(brackets.pop())
+                choice = _alternative_node(brackets.pop())
                 brackets[-1][-1][1].append(choice)
             elif token[0] == "<":
                 nodes.append(self._reference(token, location))
@@ -396,8 +397,10 @@ class DemoGrammar:
         raise ForebearError(description, file=location.file, line=location.line)
 
 
-def _choose(alternatives: Sequence[Alternative]) -> AlternativeNode:
+def _alternative_node(alternatives: Sequence[Alternative]) -> AlternativeNode:
     weights = zipf_weights(len(alternatives), shift=ZIPF_SHIFT)
-    odds = ChoiceProbabilities([factor * weight for (factor, _), weight in zip(alternatives, weights, strict=True)])
+    probabilities = ChoiceProbabilities(
+        [factor * weight for (factor, _), weight in zip(alternatives, weights, strict=True)]
+    )
     sequences = (nodes[0] if len(nodes) == 1 else SequenceNode(tuple(nodes)) for _, nodes in alternatives)
-    return AlternativeNode(tuple(sequences), odds)
+    return AlternativeNode(tuple(sequences), probabilities)

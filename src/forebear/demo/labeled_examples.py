@@ -100,82 +100,82 @@ def demo_examples(task: str, count: int, seed: int = 0, language: DemoLanguage =
         raise InputError(f"the small world does not speak {language!r}", hint="there are: en, zh, both")
     make_example, labels = TASKS[task]
     for number in range(count):
-        chooser = RandomSource(f"{task}/{language}/{seed}/{number}")
-        example_language = _pick(chooser, LANGUAGES) if language == "both" else language
+        random_source = RandomSource(f"{task}/{language}/{seed}/{number}")
+        example_language = _pick(random_source, LANGUAGES) if language == "both" else language
         label = ""
         if labels:  # every block of len(labels) examples has each label once, in random order
             block, position = divmod(number, len(labels))
             label = Random(f"{task}/{seed}/{block}").sample(labels, len(labels))[position]
-        yield make_example(chooser, example_language, label)
+        yield make_example(random_source, example_language, label)
 
 
-def _pick(chooser: RandomSource, options: Sequence[T]) -> T:
+def _pick(random_source: RandomSource, options: Sequence[T]) -> T:
     """Choose an option uniformly."""
-    return options[chooser.choose(ChoiceProbabilities([1.0] * len(options)))]
+    return options[random_source.choose(ChoiceProbabilities([1.0] * len(options)))]
 
 
-def _permutation(chooser: RandomSource, count: int) -> list[int]:
-    return sorted(range(count), key=[chooser.draw() for _ in range(count)].__getitem__)
+def _permutation(random_source: RandomSource, count: int) -> list[int]:
+    return sorted(range(count), key=[random_source.draw() for _ in range(count)].__getitem__)
 
 
 def _rule(language: str, name: str) -> AlternativeNode:
     return stories.grammar_for(language).rules[name]
 
 
-def _run_rule(chooser: RandomSource, language: str, name: str) -> GenerationState:
-    generation = GenerationState(chooser)
-    _rule(language, name).write(generation)
+def _run_rule(random_source: RandomSource, language: str, name: str) -> GenerationState:
+    generation = GenerationState(random_source)
+    _rule(language, name).generate(generation)
     return generation
 
 
 def _sentence(generation: GenerationState, node: GrammarNode) -> str:
     """A sentence about the remembered entries."""
-    continuation = GenerationState(generation.chooser, memory=generation.memory)
-    node.write(continuation)
+    continuation = GenerationState(generation.random_source, memory=generation.memory)
+    node.generate(continuation)
     return continuation.text()
 
 
-def _labeled_text(chooser: RandomSource, language: str, label: str) -> DemoLabeledText:
+def _labeled_text(random_source: RandomSource, language: str, label: str) -> DemoLabeledText:
     name = {"positive": "review.good", "negative": "review.bad"}.get(label, f"story.{label}")
-    return DemoLabeledText(_run_rule(chooser, language, name).text(), label, language)
+    return DemoLabeledText(_run_rule(random_source, language, name).text(), label, language)
 
 
-def _coherence(chooser: RandomSource, language: str, label: str) -> DemoLabeledText:
-    generation = _run_rule(chooser, language, "happening")
+def _coherence(random_source: RandomSource, language: str, label: str) -> DemoLabeledText:
+    generation = _run_rule(random_source, language, "happening")
     if label == "coherent":
         return DemoLabeledText(generation.text(), label, language)
     raw_text = "".join(generation.pieces)
     parts = raw_text[:-1].split(" ") if language == "en" else list(raw_text[:-1])
     shuffled = parts
     while shuffled == parts:
-        shuffled = [parts[index] for index in _permutation(chooser, len(parts))]
+        shuffled = [parts[index] for index in _permutation(random_source, len(parts))]
     text = (" " if language == "en" else "").join(shuffled) + raw_text[-1]
     return DemoLabeledText(text[:1].upper() + text[1:], label, language)
 
 
-def _paraphrase(chooser: RandomSource, language: str, label: str) -> DemoTextPair:
-    name = _pick(chooser, sorted(stories.load_meanings()))
-    generation = _run_rule(chooser, language, f"things.{name}")
+def _paraphrase(random_source: RandomSource, language: str, label: str) -> DemoTextPair:
+    name = _pick(random_source, sorted(stories.load_meanings()))
+    generation = _run_rule(random_source, language, f"arguments.{name}")
     other = generation if label == "similar" else _change_one_entry(generation, language, name)
     # The two wordings always differ: the wording must not reveal the label.
     rule = _rule(language, f"meaning.{name}")
-    first = chooser.choose(rule.odds)
-    second = chooser.choose_without(rule.odds, {first})
+    first = random_source.choose(rule.probabilities)
+    second = random_source.choose_without(rule.probabilities, {first})
     texts = _sentence(generation, rule.nodes[first]), _sentence(other, rule.nodes[second])
     return DemoTextPair(*texts, label, language)
 
 
 def _change_one_entry(generation: GenerationState, language: str, name: str) -> GenerationState:
     """The same meaning with one entry replaced."""
-    variable = _pick(generation.chooser, sorted(generation.memory))
+    variable = _pick(generation.random_source, sorted(generation.memory))
     while True:
-        other = _run_rule(generation.chooser, language, f"things.{name}").memory[variable]
+        other = _run_rule(generation.random_source, language, f"arguments.{name}").memory[variable]
         if other not in generation.memory.values():
-            return GenerationState(generation.chooser, memory={**generation.memory, variable: other})
+            return GenerationState(generation.random_source, memory={**generation.memory, variable: other})
 
 
-def _names(chooser: RandomSource, language: str, label: str) -> DemoTaggedSentence:
-    generation = _run_rule(chooser, language, _pick(chooser, ENTITY_RULES))
+def _names(random_source: RandomSource, language: str, label: str) -> DemoTaggedSentence:
+    generation = _run_rule(random_source, language, _pick(random_source, ENTITY_RULES))
     text, starts = generation.text(), _piece_starts(generation)
     spans = [match.span() for match in (_WORD if language == "en" else _CHARACTER).finditer(text)]
     entities = []
@@ -195,23 +195,23 @@ def _piece_starts(generation: GenerationState) -> list[int]:
     return list(accumulate(map(len, generation.pieces), initial=0))
 
 
-def _answers(chooser: RandomSource, language: str, label: str) -> DemoQuestion:
+def _answers(random_source: RandomSource, language: str, label: str) -> DemoQuestion:
     while True:
-        generation, options = _story_with_questions(chooser, language)
+        generation, options = _story_with_questions(random_source, language)
         if options:
-            number, mention = _pick(chooser, options)
+            number, mention = _pick(random_source, options)
             start, answer = _answer_span(generation, mention)
             question = _sentence(generation, _rule(language, f"question.{number}"))
             return DemoQuestion(generation.text(), question, answer, start, language)
 
 
 def _story_with_questions(
-    chooser: RandomSource, language: str
+    random_source: RandomSource, language: str
 ) -> tuple[GenerationState, list[tuple[int, EntityMention]]]:
     """A story, and the number of each question that it answers with the first mention of the answer by name."""
     questions = stories.story_questions()
-    story_kind = _pick(chooser, sorted(questions))
-    generation = _run_rule(chooser, language, f"story.{story_kind}")
+    story_kind = _pick(random_source, sorted(questions))
+    generation = _run_rule(random_source, language, f"story.{story_kind}")
     options = []
     for answer, known, number in questions[story_kind]:
         entry = generation.memory.get(answer)  # the variable's value at the end of the story
@@ -229,16 +229,16 @@ def _answer_span(generation: GenerationState, mention: EntityMention) -> tuple[i
     return start, generation.text()[start : start + len(piece.strip())]
 
 
-def _matching(chooser: RandomSource, language: str, label: str) -> DemoTextPair:
+def _matching(random_source: RandomSource, language: str, label: str) -> DemoTextPair:
     """A question with the sentence of a story that answers it, or with one that answers another question.
 
     Every question and every sentence is equally likely with both labels.
     """
     while True:
-        generation, options = _story_with_questions(chooser, language)
+        generation, options = _story_with_questions(random_source, language)
         if len(options) < 2:
             continue
-        first, second = _permutation(chooser, len(options))[:2]
+        first, second = _permutation(random_source, len(options))[:2]
         ends = [0, *sentence_ends(generation.text())]
         spans = [_answer_span(generation, options[index][1]) for index in (first, second)]
         indices = [bisect(ends, start) for start, _ in spans]
@@ -248,33 +248,34 @@ def _matching(chooser: RandomSource, language: str, label: str) -> DemoTextPair:
             return DemoTextPair(question, answering if label == "answers" else other, label, language)
 
 
-def _senses(chooser: RandomSource, language: str, label: str) -> DemoSensePair:
+def _senses(random_source: RandomSource, language: str, label: str) -> DemoSensePair:
     senses_by_word = stories.sense_sentences(language)
-    word = _pick(chooser, list(senses_by_word))
+    word = _pick(random_source, list(senses_by_word))
     senses = list(senses_by_word[word])
-    first = _pick(chooser, senses)
+    first = _pick(random_source, senses)
     second = first if label == "same" else senses[1 - senses.index(first)]
     rules = [_rule(language, f"sense.{word}.{sense}") for sense in (first, second)]
-    indices = [chooser.choose(rules[0].odds)]
+    indices = [random_source.choose(rules[0].probabilities)]
     # The same wording with another person would reveal the label.
-    indices.append(chooser.choose_without(rules[1].odds, set(indices) if first == second else ()))
+    indices.append(random_source.choose_without(rules[1].probabilities, set(indices) if first == second else ()))
     texts = [
-        _sentence(_state_with_person(chooser), rule.nodes[index]) for rule, index in zip(rules, indices, strict=True)
+        _sentence(_state_with_person(random_source), rule.nodes[index])
+        for rule, index in zip(rules, indices, strict=True)
     ]
     pattern = re.compile(rf"\b{word}\b" if language == "en" else word, re.IGNORECASE)
     positions = [match.start() for text in texts if (match := pattern.search(text))]
     return DemoSensePair(word, texts[0], texts[1], (positions[0], positions[1]), label, language)
 
 
-def _state_with_person(chooser: RandomSource) -> GenerationState:
+def _state_with_person(random_source: RandomSource) -> GenerationState:
     """The state of an empty text, with a person remembered as P."""
     people = world_lexicons()["person"]
-    return GenerationState(chooser, memory={"P": people.entries[chooser.choose(people.odds)]})
+    return GenerationState(random_source, memory={"P": people.entries[random_source.choose(people.probabilities)]})
 
 
-def _parallel(chooser: RandomSource, language: str, label: str) -> DemoTranslation:
-    name = _pick(chooser, sorted(stories.load_meanings()))
-    generation = _run_rule(chooser, "en", f"things.{name}")
+def _parallel(random_source: RandomSource, language: str, label: str) -> DemoTranslation:
+    name = _pick(random_source, sorted(stories.load_meanings()))
+    generation = _run_rule(random_source, "en", f"arguments.{name}")
     return DemoTranslation(*(_sentence(generation, _rule(target, f"meaning.{name}")) for target in ("en", "zh")))
 
 

@@ -41,12 +41,12 @@ _COMMON_WORDS = frozenset(
 
 @cache
 def manual_documents() -> tuple[str, ...]:
-    """A document per topic of the manual, then per module of the library; a paragraph a line, no duplicates."""
+    """A document per topic of the manual, then per module of the library; one paragraph per line, no duplicates."""
     seen_paragraphs: set[str] = set()
     documents = []
     for texts in (*_topics(), *_modules()):
         paragraphs = [paragraph for text in texts for paragraph in _prose(text)]
-        # Many topics and methods repeat one another: a paragraph is taken once.
+        # Many topics and methods repeat one another: each paragraph is kept once.
         new_paragraphs = [paragraph for paragraph in dict.fromkeys(paragraphs) if paragraph not in seen_paragraphs]
         seen_paragraphs.update(new_paragraphs)
         if new_paragraphs:

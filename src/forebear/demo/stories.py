@@ -1,10 +1,10 @@
 """A small bilingual world: stories with known information content, and the entropy of their source.
 
 Every story depends only on its seed and number. Its `bits` are −log2 of the probability of the choices that generated
-it. The grammar is unambiguous, so they are also −log2 of the probability of the text, its end included. `information`
-verifies this for any text: it parses the text and sums over all derivations. (For a text with two derivations, `bits`
-would be an upper bound of its information.) Total bits divided by total bytes is the entropy of the source: no model
-can be better on average.
+it. The grammar is unambiguous, so they are also −log2 of the probability of the text, its end included.
+`information_content` verifies this for any text: it parses the text and sums over all derivations. (For a text with two
+derivations, `bits` would be an upper bound of its information.) Total bits divided by total bytes is the entropy of the
+source: no model can be better on average.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from forebear.errors import ForebearError, InputError
 
 DemoLanguage = Literal["en", "zh", "both"]
 QUESTION_COLUMNS = ["story", "answer", "known", "en", "zh"]
-_EQUAL_ODDS = ChoiceProbabilities([1.0, 1.0])
+_EQUAL_PROBABILITIES = ChoiceProbabilities([1.0, 1.0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,10 @@ class DemoDocument:
 
 @dataclass(frozen=True, slots=True)
 class EntropyEstimate:
-    """Bits per byte of the source and the standard error of the estimate."""
+    """The entropy of the source, estimated from a sample of stories."""
 
-    rate: float
-    error: float
+    bits_per_byte: float
+    standard_error: float
     num_stories: int
 
 
@@ -48,11 +48,11 @@ class EntropyEstimate:
 
 def make_story(language: DemoLanguage, seed: int, number: int) -> DemoDocument:
     """Story `number` of a seed, independent of other stories."""
-    chooser = RandomSource(f"{language}/{seed}/{number}")
-    story_language = LANGUAGES[chooser.choose(_EQUAL_ODDS)] if language == "both" else language
-    state = grammar.GenerationState(chooser)
-    grammar_for(story_language).rules["document"].write(state)
-    return DemoDocument(state.text(), chooser.bits, story_language)
+    random_source = RandomSource(f"{language}/{seed}/{number}")
+    story_language = LANGUAGES[random_source.choose(_EQUAL_PROBABILITIES)] if language == "both" else language
+    state = grammar.GenerationState(random_source)
+    grammar_for(story_language).rules["document"].generate(state)
+    return DemoDocument(state.text(), random_source.bits, story_language)
 
 
 def world_documents(
@@ -67,7 +67,7 @@ def world_documents(
         yield story
 
 
-def information(text: str, language: str) -> float:
+def information_content(text: str, language: str) -> float:
     """−log2 of the probability of a text, over all its derivations; infinite if the source cannot generate it."""
     return grammar.text_information(grammar_for(language).rules["document"], text)
 
@@ -76,7 +76,7 @@ def information(text: str, language: str) -> float:
 def entropy(language: DemoLanguage = "both", size_in_bytes: int = 2_000_000, seed: int = 0) -> EntropyEstimate:
     """True bits per byte, estimated from a large sample: total bits divided by total bytes.
 
-    The error is the standard error of a ratio of means.
+    Its standard error is that of a ratio of means.
     """
     stories = world_documents(language, size_in_bytes, seed)
     bits, sizes = zip(*((story.bits, len(story.text.encode())) for story in stories), strict=True)
@@ -98,7 +98,7 @@ def grammar_for(language: str) -> DemoGrammar:
         )
     text, file = read_demo_data(f"rules_{language}.txt")
     questions = [RuleText(location.rule, location, [(row[language], location)]) for row, location in _question_rows()]
-    meanings = [rule for rules in load_meanings().values() for rule in (rules["things"], rules[language])]
+    meanings = [rule for rules in load_meanings().values() for rule in (rules["arguments"], rules[language])]
     rules = (*parse_rules(text, language, file), *_sense_rules(language), *meanings, *questions)
     return DemoGrammar(language, world_lexicons(), rules)
 
@@ -134,19 +134,19 @@ def _sense_rules(language: str) -> list[RuleText]:
 def load_meanings() -> dict[str, dict[str, RuleText]]:
     """The meanings of data/meanings.txt, which documents its format, by name.
 
-    Each meaning maps "things" to a rule `things.NAME`, which writes nothing, and each language to `meaning.NAME`.
+    Each meaning maps "arguments" to a rule `arguments.NAME`, which emits no text, and each language to `meaning.NAME`.
     """
     text, file = read_demo_data("meanings.txt")
     meanings: dict[str, dict[str, RuleText]] = {}
     name = ""
     for heading, location, wordings in parse_rules(text, "en", file):
         if heading not in LANGUAGES:
-            name, _, things = heading.partition(" ")
-            if not things or wordings:
+            name, _, arguments = heading.partition(" ")
+            if not arguments or wordings:
                 message = f"`name <~P=person>…`, then `en` and `zh`, is expected, found {heading!r}"
                 raise ForebearError(message, file=file, line=location.line)
             location = location._replace(rule=f"meaning.{name}")
-            meanings[name] = {"things": RuleText(f"things.{name}", location, [(things, location)])}
+            meanings[name] = {"arguments": RuleText(f"arguments.{name}", location, [(arguments, location)])}
         elif not name:
             raise ForebearError(f"{heading!r} before the first meaning", file=file, line=location.line)
         else:
@@ -155,7 +155,7 @@ def load_meanings() -> dict[str, dict[str, RuleText]]:
     for name, rules in meanings.items():
         if missing_languages := [language for language in LANGUAGES if language not in rules]:
             raise ForebearError(
-                f"{name!r} has no wording in {missing_languages[0]!r}", file=file, line=rules["things"].location.line
+                f"{name!r} has no wording in {missing_languages[0]!r}", file=file, line=rules["arguments"].location.line
             )
     return meanings
 

@@ -318,8 +318,8 @@ def _read_unlabeled(teacher_run: RunFolder, texts: PathLike | None, config: Dist
         raise InputError("--texts are for the teacher to judge, and --share 0 does not listen", hint="leave one out")
     teacher, examples = Run(teacher_run), []
     parsers: dict[str, Callable[[list[str]], Sequence[Any]]] = {
-        "classify": lambda columns: task_predictions.labeled_examples(teacher, [tuple(columns)]),  # pyright: ignore[reportArgumentType]
-        "tag": lambda columns: task_predictions.tagged_examples(teacher, " ".join(columns)),
+        "classify": lambda columns: task_predictions.text_examples(teacher, [tuple(columns)]),  # pyright: ignore[reportArgumentType]
+        "tag": lambda columns: task_predictions.word_examples(teacher, " ".join(columns)),
         "answer": lambda columns: task_predictions.question_examples(*columns),
         "choose": lambda columns: task_predictions.choice_examples(columns[0], columns[1:]),
     }

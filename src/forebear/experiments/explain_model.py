@@ -19,7 +19,7 @@ from forebear.data.corpus.corpus import Corpus
 from forebear.data.corpus.parallel import ParallelSubset, TokenizerPair
 from forebear.data.labeled.examples import TaggedExample
 from forebear.data.labeled.readers import parse_slash_tags
-from forebear.data.labeled.tag_schemes import free_transitions
+from forebear.data.labeled.tag_schemes import unconstrained_transitions
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.data.tokenizers.train import train_tokenizer
 from forebear.experiments.model_cost import ModelSize, model_size
@@ -178,7 +178,7 @@ def _in_memory_corpus(texts: Sequence[str]) -> Corpus:
         sentences=np.cumsum([0, *map(len, token_ids)]),
         documents=np.cumsum([0, *map(len, documents)]),
         hashes=np.arange(len(documents), dtype=np.uint64),
-        sizes=np.array([len(sentence) for sentence in sentences]),
+        sizes=np.array([len(sentence.encode()) for sentence in sentences]),
         unknown=np.zeros(len(sentences), int),
         words=None,
     )
@@ -205,7 +205,7 @@ def _summary_sentence(objective: str, batch: Batch, encoder: str, heads: Mapping
 def _component_names(spec: ModelSpec, tokenizer: Any) -> tuple[str, dict[str, str]]:
     """The class names of the encoder ("" without one) and of each head."""
     if spec.learns_from == "tags":
-        return "", {"tag": type(spec.build_tagger(tokenizer, free_transitions(1))).__name__}
+        return "", {"tag": type(spec.build_tagger(tokenizer, unconstrained_transitions(1))).__name__}
     network = spec.build(tokenizer)
     if spec.learning != "descending":
         return "", {name: type(network).__name__ for name in network.heads}

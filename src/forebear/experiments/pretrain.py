@@ -16,7 +16,7 @@ from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.experiments import training_run
 from forebear.experiments.plan import RECIPE_FILE_KEYS, has_field, plan_adaptation, plan_pretraining
 from forebear.experiments.pretrain_tagger import implied_task, is_tagged_training, plan_tagging, resume_any
-from forebear.experiments.warm_start import init_from
+from forebear.experiments.warm_start import resolve_initial_run
 from forebear.inference.run import Run
 from forebear.interop import convert
 from forebear.interop.word_vectors import VectorFileOptions
@@ -108,7 +108,7 @@ def pretrain(
             vocabulary=vocabulary,
             target_tokenizer=target_tokenizer,
             target_vocabulary=target_vocabulary,
-            init_from=init_from(from_run, add_words),
+            init_from=resolve_initial_run(from_run, add_words),
         )
         run = training_run.run_pretraining(plan, to, workers=workers, **running)
     return Run(run)

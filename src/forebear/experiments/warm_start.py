@@ -27,9 +27,9 @@ from forebear.training.run_folder import RunFolder
 if TYPE_CHECKING:
     from torch import Tensor
 
-DECISIVE_FIELDS = ("heads", "activation", "epsilon")  # change the meaning of weights, but not their shapes
-DECISIVE_FIELDS += ("reversed", "both_ways", "similarity")  # of recurrent translators
-DECISIVE_FIELDS += ("architecture", "output", "subwords", "phrases", "width")  # of word vectors
+MUST_MATCH_FIELDS = ("heads", "activation", "epsilon")  # change the meaning of weights, but not their shapes
+MUST_MATCH_FIELDS += ("reversed", "both_ways", "similarity")  # of recurrent translators
+MUST_MATCH_FIELDS += ("architecture", "output", "subwords", "phrases", "width")  # of word vectors
 DEFAULT_PRETOKENIZER = "punctuation"
 OUTPUT_TENSORS = ("heads.next.softmax.scores.weight", "heads.next.softmax.scores.bias")  # unless tied to the embedding
 TOKEN_TENSORS = ("encoder.embedding.token.weight", "heads.token.bias")  # tensors with a row per token
@@ -177,7 +177,9 @@ class InitFrom:
 
     def _field_mismatches(self, spec: ModelSpec) -> list[str]:
         """Differing fields that would change the meaning of the weights."""
-        values = {name: (getattr(self.folder.spec, name, None), getattr(spec, name, None)) for name in DECISIVE_FIELDS}
+        values = {
+            name: (getattr(self.folder.spec, name, None), getattr(spec, name, None)) for name in MUST_MATCH_FIELDS
+        }
         return [f"{name} was {old}, not {new}" for name, (old, new) in values.items() if old != new]
 
     def _extend_tables(self, saved: dict[str, Tensor]) -> list[str]:
@@ -207,7 +209,7 @@ class InitFrom:
         return [message]
 
 
-def init_from(run: PathLike | None, add_words: PathLike | None) -> InitFrom | None:
+def resolve_initial_run(run: PathLike | None, add_words: PathLike | None) -> InitFrom | None:
     """The run to initialize from, as named by options of the command line or of Python."""
     if run is not None:
         return InitFrom.for_run(run, add_words)
@@ -220,7 +222,8 @@ def init_from(run: PathLike | None, add_words: PathLike | None) -> InitFrom | No
 
 
 def pretrained_rows(folder: RunFolder, tokenizer: Tokenizer, seed: int) -> tuple[dict[str, Tensor], np.ndarray]:
-    """The word vectors of a run as initial tensors for a tokenizer that may have more words, and (V,) which had one.
+    """The word vectors of a run as initial tensors for a tokenizer that may have more words, and a (V,) mask of
+    the tokens that have a vector.
 
     A word without a vector, also in lowercase or composed of n-grams, is initialized randomly with the mean and the
     standard deviation of all vectors; special tokens with the mean. The other tensors of an adapted run are included.

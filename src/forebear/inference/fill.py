@@ -46,8 +46,8 @@ class FilledText:
 
 
 @dataclass(frozen=True, order=True)
-class _MaskSpan:
-    """A blank: its span in the text, and its number of masks."""
+class _Blank:
+    """The span of a blank in the text, and its number of masks."""
 
     start: int
     end: int
@@ -99,14 +99,14 @@ def mask_blanks(text: str, tokenizer: Tokenizer, mask: int) -> tuple[np.ndarray,
     return _encode_with_masks(text, _find_blanks(text, tokenizer.id_to_token(mask), 1), tokenizer, mask)
 
 
-def _find_blanks(text: str, mask: str, masks_per_blank: int) -> list[_MaskSpan]:
+def _find_blanks(text: str, mask: str, masks_per_blank: int) -> list[_Blank]:
     masks = re.finditer(f"(?:{re.escape(mask)})+", text)
-    spans = [_MaskSpan(*match.span(), match[0].count(mask)) for match in masks]
-    return sorted(spans + [_MaskSpan(*match.span(), masks_per_blank) for match in BLANK_PATTERN.finditer(text)])
+    spans = [_Blank(*match.span(), match[0].count(mask)) for match in masks]
+    return sorted(spans + [_Blank(*match.span(), masks_per_blank) for match in BLANK_PATTERN.finditer(text)])
 
 
 def _encode_with_masks(
-    text: str, blanks: list[_MaskSpan], tokenizer: Tokenizer, mask: int
+    text: str, blanks: list[_Blank], tokenizer: Tokenizer, mask: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The ids of the text with masks in its blanks, and the mask positions."""
     parts: list[np.ndarray] = []
@@ -120,7 +120,7 @@ def _encode_with_masks(
     return row, np.flatnonzero(row == mask)
 
 
-def _allowed_tokens(text: str, blanks: list[_MaskSpan], tokenizer: Tokenizer) -> list[np.ndarray]:
+def _allowed_tokens(text: str, blanks: list[_Blank], tokenizer: Tokenizer) -> list[np.ndarray]:
     """(V,) whether each token is allowed, for each mask.
 
     The first token of a blank must start or continue a word as the text before it requires; later ones are free.
@@ -158,7 +158,7 @@ def _fill_greedily(
     return choices
 
 
-def _fill_text(text: str, blanks: list[_MaskSpan], filler_ids: list[int], tokenizer: Tokenizer) -> str:
+def _fill_text(text: str, blanks: list[_Blank], filler_ids: list[int], tokenizer: Tokenizer) -> str:
     parts, position, index = [], 0, 0
     for blank in blanks:
         ids = filler_ids[index : index + blank.num_masks]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from forebear.inference.run import Run
 
 TUNING_BYTES = 4 << 20  # maximum text for tuning: enough to estimate a few weights
-MIN_OTHER_WEIGHT = 1e-6  # total weight of the others if one model is best, which may assign probability 0
+MIN_OTHER_WEIGHT = 1e-6  # total weight left to the other models, since the best one may assign probability 0
 EM_TOLERANCE, MAX_EM_ROUNDS = 1e-9, 10_000  # minimum gain of a round in nats per token, and maximum number of rounds
 
 

@@ -107,7 +107,7 @@ class LoadedRun:
 
     @property
     def model(self) -> Model:
-        """The network of a neural run; count-based models and word tables have none."""
+        """The network, typed as that of a neural run; for other runs it is their count-based model or word table."""
         return self.network
 
     @property
@@ -322,14 +322,14 @@ class Run(VectorCommands):
         from forebear.inference import task_predictions
 
         self.require("classify")
-        return list(task_predictions.predict(self, task_predictions.labeled_examples(self, texts)))
+        return list(task_predictions.predict(self, task_predictions.text_examples(self, texts)))
 
     def tag(self, texts: str | Sequence[str | Sequence[str]]) -> list[TagPrediction]:
         """Tag the words of each text (or list of words), in the tag scheme of its training data."""
         from forebear.inference import task_predictions
 
         self.require("tag")
-        return list(task_predictions.format_predictions(self, task_predictions.tagged_examples(self, texts)))
+        return list(task_predictions.format_predictions(self, task_predictions.word_examples(self, texts)))
 
     def answer(self, question: str | Sequence[str], passage: str | Sequence[str]) -> list[AnswerPrediction]:
         """Answer each question with a span of its passage; one passage may serve all questions."""
@@ -429,7 +429,7 @@ class Run(VectorCommands):
             progress: Progress callback of the measurement.
         """
         if self.task is not None:
-            hint = "run.examine(FILE) measures how well it does the task"
+            hint = "run.evaluate(FILE) measures how well it does the task"
             raise InputError(f"was adapted to {self.task.name}", file=self.folder.path, hint=hint)
         from forebear.inference.measure import evaluate_masked_lm, evaluate_text, prepare_texts
 

@@ -40,7 +40,7 @@ def format_predictions(run: Run, examples: Iterable[Any], progress: ProgressFn |
     return map(run.task.to_source_format, predict(run, examples, progress))
 
 
-def labeled_examples(run: Run, texts: str | Sequence[str] | Sequence[tuple[str, str]]) -> list[LabeledExample]:
+def text_examples(run: Run, texts: str | Sequence[str] | Sequence[tuple[str, str]]) -> list[LabeledExample]:
     """Texts or text pairs as unlabeled examples; InputError if the task expects the other."""
     num_texts: int = cast(Any, run.task).num_texts
     inputs = [texts] if isinstance(texts, str) else list(texts)
@@ -67,7 +67,7 @@ def _item_number(number: int, items: Sequence[Any]) -> str:
     return f" (number {number} of {len(items)})" if len(items) > 1 else ""
 
 
-def tagged_examples(run: Run, texts: str | Sequence[str | Sequence[str]]) -> list[TaggedExample]:
+def word_examples(run: Run, texts: str | Sequence[str | Sequence[str]]) -> list[TaggedExample]:
     """Texts or lists of words as untagged examples; tags of word/tag texts are stripped."""
     examples = []
     for item in [texts] if isinstance(texts, str) else texts:

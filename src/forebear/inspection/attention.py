@@ -235,17 +235,17 @@ class AttentionView:
             return "to write each token …", "… it looks at these of the source"
         return "from each token …", "… to those it looks at"
 
-    def strongest_edges(self, top: int) -> list[AttentionEdge]:
-        """The `top` strongest edges, at least one of each panel.
+    def strongest_edges(self, max_edges: int) -> list[AttentionEdge]:
+        """The `max_edges` strongest edges, at least one of each panel.
 
         The first row of a causal map is skipped: the first token can only attend to itself.
         """
-        per_panel = max(1, top // len(self.panels))
+        per_panel = max(1, max_edges // len(self.panels))
         candidates = [self._strongest(panel, per_panel + 1) for panel in self.panels]
         selected = [edge for edges in candidates for edge in edges[:per_panel]]
         remaining = sorted((edge for edges in candidates for edge in edges[per_panel:]), key=lambda edge: -edge.weight)
-        selected += remaining[: max(0, top - len(selected))]
-        return sorted(selected, key=lambda edge: -edge.weight)[:top]
+        selected += remaining[: max(0, max_edges - len(selected))]
+        return sorted(selected, key=lambda edge: -edge.weight)[:max_edges]
 
     def _strongest(self, panel: AttentionPanel, count: int) -> list[AttentionEdge]:
         num_skipped_rows = int(self.attention_map.kind == "masked")
@@ -256,11 +256,11 @@ class AttentionView:
         edges = zip((rows + num_skipped_rows).tolist(), columns.tolist(), flat[indices].tolist(), strict=True)
         return [AttentionEdge(panel, row, column, weight) for row, column, weight in edges if weight > 0]
 
-    def to_dict(self, top: int | None) -> dict[str, Any]:
-        """As JSON: all weights, or the `top` strongest edges."""
+    def to_dict(self, max_edges: int | None) -> dict[str, Any]:
+        """As JSON: all weights, or the `max_edges` strongest edges."""
         data = self.attention_map.to_dict()
-        if top is not None:
-            return data | {"edges": [edge.to_dict(self.attention_map) for edge in self.strongest_edges(top)]}
+        if max_edges is not None:
+            return data | {"edges": [edge.to_dict(self.attention_map) for edge in self.strongest_edges(max_edges)]}
         weights = ((panel, np.round(panel.weights.astype(np.float64), 6).tolist()) for panel in self.panels)
         return data | {"panels": [panel.to_dict() | {"weights": values} for panel, values in weights]}
 

@@ -139,8 +139,8 @@ def _add_legend(figure: Figure, colors: Mapping[int, str], max_weight: float) ->
 
 
 HTML_HINT = "; or --to FILE.html, which leaves fonts to the browser"
-MAX_NUMBERED_TOKENS = 16  # larger maps have no room for the weights in their cells
-MAX_LINED_TOKENS = 40  # in larger maps the lines between cells would dominate
+MAX_ANNOTATED_TOKENS = 16  # larger maps have no room for the weights in their cells
+MAX_GRIDLINE_TOKENS = 40  # in larger maps the lines between cells would dominate
 MAX_LABELED_PANELS = 16  # more labeled axes would take minutes to draw
 TOTAL_INCHES, MIN_FONT_SIZE = 9.0, 6.0  # width of a grid of maps in inches, and smallest font size in points
 
@@ -169,7 +169,7 @@ def _plot_single(view: AttentionView, panel: AttentionPanel, title: str) -> Figu
     axes = figure.add_subplot()
     image = _draw_heatmap(axes, view, panel, float(panel.weights.max()))
     _label_axes(axes, view, font_size)
-    if max(rows, columns) <= MAX_LINED_TOKENS:
+    if max(rows, columns) <= MAX_GRIDLINE_TOKENS:
         axes.set_xticks(np.arange(columns - 1) + 0.5, minor=True)
         axes.set_yticks(np.arange(rows - 1) + 0.5, minor=True)
         axes.grid(which="minor", color="white", lw=0.8)
@@ -177,7 +177,7 @@ def _plot_single(view: AttentionView, panel: AttentionPanel, title: str) -> Figu
     axes.set_ylabel(view.axis_labels[0], color=SOFT)
     axes.set_xlabel(view.axis_labels[1], color=SOFT)
     axes.xaxis.set_label_position("top")
-    if max(rows, columns) <= MAX_NUMBERED_TOKENS:
+    if max(rows, columns) <= MAX_ANNOTATED_TOKENS:
         white_text_threshold = panel.weights.max() * 0.55
         for row, column in zip(*np.nonzero(view.attention_map.visible_mask), strict=True):
             weight = float(panel.weights[row, column])
@@ -348,8 +348,10 @@ WEIGHT_LEVELS = 65535  # quantization levels of a weight: two bytes
 def attention_page(views: Sequence[tuple[AttentionView, int | None]], title: str) -> str:
     """The HTML page that shows these views first; the number with a view limits its data to so many edges per head."""
     style, script = (read_assets("forebear.inspection", name) for name in ("attention.css", "attention.js"))
-    data = json.dumps([_view_data(view, top) for view, top in views], ensure_ascii=False).replace("<", "\\u003c")
-    sections = "".join(_section(index, view, top) for index, (view, top) in enumerate(views))
+    data = json.dumps([_view_data(view, max_edges) for view, max_edges in views], ensure_ascii=False).replace(
+        "<", "\\u003c"
+    )
+    sections = "".join(_section(index, view, max_edges) for index, (view, max_edges) in enumerate(views))
     scripts = f'<script type="application/json" id="maps">{data}</script><script>{script}</script>'
     return html_page(title, f"<h1>{escape(title)}</h1>{sections}", style, scripts)
 
@@ -380,20 +382,20 @@ def _section(index: int, view: AttentionView, max_edges: int | None) -> str:
     )
 
 
-def _view_data(view: AttentionView, top: int | None) -> dict[str, Any]:
+def _view_data(view: AttentionView, max_edges: int | None) -> dict[str, Any]:
     """All weights, two bytes each; for long texts only the strongest edges of each head, layer mean and rollout."""
     attention_map, first_panel = view.attention_map, view.panels[0]
     initial_view = {"layer": first_panel.layer, "head": first_panel.head if len(view.panels) == 1 else "mean"}
     data = attention_map.to_dict() | {"columns": list(attention_map.columns), "start": initial_view}
     rollouts = [] if attention_map.kind == "cross" else list(attention_rollouts(attention_map))
-    if top is None:
+    if max_edges is None:
         data["weights"] = _encode_weights(attention_map.weights)
         return data | ({"rollout": _encode_weights(np.stack(rollouts))} if rollouts else {})
     heads: list[HeadChoice] = [*range(1, attention_map.heads + 1), "mean"]
     layers = range(1, attention_map.layers + 1)
     panels = [attention_view(attention_map, layer, head).panels[0] for layer in layers for head in heads]
     panels += [AttentionPanel(layer, "roll-out", weights) for layer, weights in enumerate(rollouts, 1)]
-    edges = [edge for panel in panels for edge in AttentionView(attention_map, (panel,), 1).strongest_edges(top)]
+    edges = [edge for panel in panels for edge in AttentionView(attention_map, (panel,), 1).strongest_edges(max_edges)]
     rows = [[edge.panel.layer, edge.panel.head, edge.row, edge.column, round(edge.weight, 4)] for edge in edges]
     return data | {"edges": rows}
 

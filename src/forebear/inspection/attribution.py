@@ -156,7 +156,7 @@ def _make_example(run: Run, text: str | Sequence[str]) -> Example:
     if not isinstance(text, str):
         text = list(text)
     if task_name == "tagging":
-        examples = task_predictions.tagged_examples(run, [text])
+        examples = task_predictions.word_examples(run, [text])
         if not examples[0].words or not all(examples[0].words):
             raise InputError("this text has no words", hint="give some text")
         return examples[0]
@@ -173,7 +173,7 @@ def _make_example(run: Run, text: str | Sequence[str]) -> Example:
     if len(texts) != num_texts:
         expected, hint = ("pairs of texts", "give two") if num_texts == 2 else ("single texts", "give one")
         raise InputError(f"this run is about {expected}, and {len(texts)} came", hint=hint)
-    return task_predictions.labeled_examples(run, texts if num_texts == 1 else [(texts[0], texts[1])])[0]
+    return task_predictions.text_examples(run, texts if num_texts == 1 else [(texts[0], texts[1])])[0]
 
 
 def _text_roles(example: Example) -> tuple[str, ...]:
@@ -283,6 +283,6 @@ def _tables_html(attribution: Attribution) -> str:
         tables += f'<p class="about">{num_hidden:,} words that say less are not listed.</p>'
     if attribution.features:
         features = attribution.features[:MAX_TABLE_WORDS]
-        rows = ((escape(feature.text), escape(feature.position), f"{feature.value:+.4f}") for feature in features)
+        rows = ((escape(feature.text), escape(feature.field), f"{feature.value:+.4f}") for feature in features)
         tables += html_table(("n-gram", "where", "#adds"), rows)
     return tables

@@ -23,19 +23,30 @@ FIELD_SEGMENTS = {"first": (0,), "second": (1,), "both": (0, 1), "text": (0, 1)}
 
 @dataclass(frozen=True)
 class LinearFeature:
-    """An n-gram ("" for a numeric feature), its position or the feature's name, and its contribution."""
+    """A feature and its contribution.
+
+    text   the n-gram, "" for a numeric feature
+    field  where the n-gram is, such as the first text, or the name of a numeric feature
+    """
 
     text: str
-    position: str
+    field: str
     value: float
 
     def to_dict(self) -> dict[str, Any]:
-        return {"text": self.text, "where": self.position, "value": round(self.value, 6)}
+        return {"text": self.text, "where": self.field, "value": round(self.value, 6)}
 
 
 @dataclass(frozen=True, eq=False)
 class LinearAttribution:
-    """Values (T,) of tokens, the remainder of other features, the score with and without words, and all features."""
+    """The contributions to a score.
+
+    values     (T,) of each token
+    remainder  of features outside the tokens
+    score      with all words
+    baseline   without words
+    features   all features, the largest contribution first
+    """
 
     values: np.ndarray
     remainder: float

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from forebear.data.io.atomic import explain_disk_errors, new_folder, share_permissions
+from forebear.data.io.atomic import apply_umask, explain_disk_errors, new_folder
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.errors import ForebearError, InputError
 from forebear.interop import elmo_hdf5, word_vectors
@@ -261,7 +261,7 @@ def _export_huggingface(run: ExportableRun, target: Path) -> list[str]:
         tensors = run.network.tensors()
         notes = huggingface.write_huggingface(folder, model_name, fields, tensors, special_tokens, task)
         for file in folder.glob("*.safetensors"):
-            share_permissions(file)
+            apply_umask(file)
         tokenizer.save(folder / "tokenizer.json")
         tokenizer_json = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
         huggingface.write_tokenizer(

@@ -339,7 +339,7 @@ def _convert_tags(task: dict[str, Any], path: Path) -> dict[str, Any]:
     hf_tags: list[str] = task["tags"]
     tags = [tag_schemes.TAG_ROLES.get(tag[:1], tag[:1]) + tag[1:] for tag in hf_tags]
     try:
-        tag_schemes.legal_transitions(tags)
+        tag_schemes.iobes_transitions(tags)
     except InputError as error:
         message = f"its labels are no tags of names: {error.message}"
         hint = f"name them so in id2label of its config.json, or {WITHOUT_HEAD_HINT}"

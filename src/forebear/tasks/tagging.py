@@ -216,7 +216,7 @@ class SequenceTagging(Task):
         """Whether all tags, or their entity types in any scheme, are known to the task."""
         if self.is_plain:
             return {*self.tags}.issuperset(tags)
-        return {*map(iobes.entity_kind, self.tags)}.issuperset(map(iobes.entity_kind, tags))
+        return {*map(iobes.entity_type, self.tags)}.issuperset(map(iobes.entity_type, tags))
 
     def encode(
         self, examples: Examples, tokenizer: Tokenizer, input_format: InputFormat, *, is_training: bool = False
@@ -261,7 +261,7 @@ class SequenceTagging(Task):
     @cached_property
     def transitions(self) -> iobes.TagTransitions:
         """Allowed transitions, start and end tags."""
-        return iobes.free_transitions(len(self.tags)) if self.is_plain else iobes.legal_transitions(self.tags)
+        return iobes.unconstrained_transitions(len(self.tags)) if self.is_plain else iobes.iobes_transitions(self.tags)
 
     def predictions(self, examples: Examples, rows: ExampleRows, logits: Logits) -> list[TagPrediction]:
         lengths = [len(example.words) for example in examples]

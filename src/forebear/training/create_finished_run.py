@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from forebear.data.corpus.parallel import TokenizerPair
-from forebear.data.io.atomic import explain_disk_errors, file_digest, new_folder, share_permissions
+from forebear.data.io.atomic import apply_umask, explain_disk_errors, file_digest, new_folder
 from forebear.data.tokenizers.tokenizer import Tokenizer
 from forebear.models.spec import ModelSpec
 from forebear.training.card import write_model_card
@@ -41,7 +41,7 @@ def create_run(
         else:
             from safetensors.torch import save_file
         call_with_os_errors(partial(save_file, weights), weights_file)
-        share_permissions(weights_file)
+        apply_umask(weights_file)
         metadata: dict[str, Any] = {
             "name": target.name,
             "milestone": model,

@@ -19,7 +19,7 @@ def test_lost_character_raises_an_error():
     ledger = sample_ledger()
     with pytest.raises(LedgerError, match="read lost 1 of 30 characters"):
         ledger.verify()
-    ledger.add_structure_count("line ends", 0, 0)
+    ledger.record_markup_counts("line ends", 0, 0)
     ledger.stage("read").add_out(characters=1)
     with pytest.raises(LedgerError, match="read gave 21 characters, sentences took 20"):
         ledger.verify()

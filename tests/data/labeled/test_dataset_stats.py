@@ -51,20 +51,20 @@ def test_duplicates_and_label_conflicts_are_located():
     stats = summarize_dataset(
         labeled_examples(("a", "x"), ("b", "x"), ("a", "y"), ("a", "x"), ("b", None), ("c", None), ("c", "x"))
     )
-    assert (stats.duplicates, stats.contradictions) == (4, 1)
-    assert stats.contradiction_locations == ((ExampleLocation("f.tsv", 1), ExampleLocation("f.tsv", 3)),)
+    assert (stats.duplicates, stats.label_conflicts) == (4, 1)
+    assert stats.conflict_locations == ((ExampleLocation("f.tsv", 1), ExampleLocation("f.tsv", 3)),)
     assert stats_json(stats)["contradicting"] == [[{"file": "f.tsv", "line": 1}, {"file": "f.tsv", "line": 3}]]
     assert any("contradict" in note and "f.tsv:3 and f.tsv:1" in note for note in stats.warnings())
     unlocated = [LabeledExample(("a",), -1.0), LabeledExample(("a",), -2.0), LabeledExample(("a",), -1.0)]
-    assert (summarize_dataset(unlocated).duplicates, summarize_dataset(unlocated).contradictions) == (2, 1)
+    assert (summarize_dataset(unlocated).duplicates, summarize_dataset(unlocated).label_conflicts) == (2, 1)
 
 
 def test_order_of_multiple_labels_is_no_conflict():
     stats = summarize_dataset(
         [LabeledExample(("a",), ("x", "y")), LabeledExample(("a",), ("y", "x")), LabeledExample(("a",), ("x",))]
     )
-    assert (stats.contradictions, stats.balance) == (1, {"x": 3, "y": 2})
-    assert stats.majority == 1.0
+    assert (stats.label_conflicts, stats.label_counts) == (1, {"x": 3, "y": 2})
+    assert stats.majority_accuracy == 1.0
 
 
 def test_warnings_name_single_class_rare_labels_and_long_texts():
@@ -90,11 +90,11 @@ def test_stats_of_numbers_tags_choices_and_answers():
     assert numbers["numbers"]["deviation"] == pytest.approx(statistics.pstdev([1.0, 2.5, -0.5]))
     assert (numbers["majority"], numbers["balance"]) == (None, {})
     tagged = summarize_dataset([TaggedExample(("a", "b", "c"), ("B-PER", "I-PER", "O")), TaggedExample(("d",), None)])
-    assert (tagged.balance, tagged.num_unlabeled, tagged.majority) == ({"PER": 2, "O": 1}, 1, 2 / 3)
+    assert (tagged.label_counts, tagged.num_unlabeled, tagged.majority_accuracy) == ({"PER": 2, "O": 1}, 1, 2 / 3)
     choices = summarize_dataset(
         [ChoiceExample("t", ("a", "b"), 0), ChoiceExample("u", ("a", "b"), 0), ChoiceExample("v", ("a", "b"))]
     )
-    assert (choices.balance, choices.num_unlabeled) == ({"1": 2}, 1)
+    assert (choices.label_counts, choices.num_unlabeled) == ({"1": 2}, 1)
     assert "choice number 1 always is the right one" in choices.warnings()[0]
     questions = [
         QuestionExample("q", "the passage", (AnswerSpan(0, "the"), AnswerSpan(4, "passage"))),
@@ -104,7 +104,7 @@ def test_stats_of_numbers_tags_choices_and_answers():
         QuestionExample("s", "the passage", None),
     ]
     stats = summarize_dataset(questions)
-    assert (stats.contradictions, stats.duplicates, stats.num_unlabeled) == (1, 2, 1)
+    assert (stats.label_conflicts, stats.duplicates, stats.num_unlabeled) == (1, 2, 1)
     answer_stats = stats_json(stats)
     assert (answer_stats["without_answer"], answer_stats["answers"]["longest"], answer_stats["majority"]) == (
         0.25,
@@ -130,5 +130,5 @@ def test_duplicates_and_conflicts_of_chnsenticorp_match_its_lines(data):
     for label, text in rows:
         first.setdefault(text, label)
     assert stats.duplicates == len(rows) - len(first)
-    assert stats.contradictions == sum(first[text] != label for label, text in rows) > 0
-    assert stats.balance == {"0": 4801, "1": 4799}
+    assert stats.label_conflicts == sum(first[text] != label for label, text in rows) > 0
+    assert stats.label_counts == {"0": 4801, "1": 4799}

@@ -19,9 +19,10 @@ from forebear.data.labeled.tag_schemes import (
     detect_scheme,
     entities_to_iobes,
     entity_spans,
+    entity_type,
     from_iobes,
     iobes_labels,
-    legal_transitions,
+    iobes_transitions,
     reject_nested_tags,
     repair_tags,
     scheme_violations,
@@ -224,6 +225,12 @@ def test_entities_outside_the_text_are_refused():
             entities_to_iobes([(first, end, "X")], 3)
 
 
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_entity_type_of_a_tag_of_any_scheme_is_without_its_letter(scheme: Scheme):
+    assert {entity_type(f"{letter}-PER") for letter in SCHEME_LETTERS[scheme]} == {"PER"}
+    assert [entity_type(tag) for tag in ("O", "B", "W-", "NN-PER")] == ["O", "B", "W-", "NN-PER"]
+
+
 def test_iobes_labels_are_listed_by_entity_type():
     labels = iobes_labels(["PER", "LOC", "ORG"])
     assert len(labels) == 13
@@ -231,12 +238,12 @@ def test_iobes_labels_are_listed_by_entity_type():
     assert [split_tag(label)[0] for label in labels[:5]] == [*"OBIES"]
     for invalid in ("M-PER", "O-PER", "PER", ""):
         with pytest.raises(InputError, match="no tag of IOBES"):
-            legal_transitions([*labels, invalid])
+            iobes_transitions([*labels, invalid])
 
 
-def test_legal_transitions_are_exactly_those_of_valid_sequences():
+def test_iobes_transitions_are_exactly_those_of_valid_sequences():
     labels = iobes_labels(["地名", "a-b"])
-    transitions, start, end = legal_transitions(labels)
+    transitions, start, end = iobes_transitions(labels)
     for length in (1, 2, 3):
         for path in product(range(len(labels)), repeat=length):
             allowed = start[path[0]] and end[path[-1]] and all(transitions[a, b] for a, b in pairwise(path))
@@ -246,7 +253,7 @@ def test_legal_transitions_are_exactly_those_of_valid_sequences():
 @given(st.integers(0, 4), st.integers(0, 2**32 - 1))
 def test_constrained_viterbi_equals_brute_force(words, seed):
     labels = iobes_labels(["X"])
-    rules = legal_transitions(labels)
+    rules = iobes_transitions(labels)
     scores = np.log(np.random.default_rng(seed).dirichlet(np.ones(len(labels)), words)).reshape(words, len(labels))
     decoded = constrained_viterbi(scores, [words], *rules)
     valid_paths = [
@@ -259,11 +266,11 @@ def test_constrained_viterbi_equals_brute_force(words, seed):
 
 
 def test_constrained_viterbi_where_no_legal_path_is_possible():
-    rules = legal_transitions(iobes_labels(["X"]))
+    rules = iobes_transitions(iobes_labels(["X"]))
     scores = np.full((3, 5), -np.inf)
     scores[[0, 1, 2], [1, 2, 0]] = 0  # B-X I-X O: nothing legal is possible
     assert scheme_violations([iobes_labels(["X"])[label] for label in constrained_viterbi(scores, [3], *rules)]) == []
-    without_end = legal_transitions(["B-X", "I-X"])  # no label that may end a sequence
+    without_end = iobes_transitions(["B-X", "I-X"])  # no label that may end a sequence
     assert constrained_viterbi(np.array([[0.0, -1.0], [0.0, -1.0]]), [2], *without_end).tolist() == [0, 1]
 
 

@@ -22,7 +22,7 @@ def trial_spec(tmp_path: Path) -> TextTrialSpec:
 
 SERVER_PROGRAM = (
     "import time\nfrom forebear.experiments.comparison import trials as trials\n"
-    "trials._run_text_trial = lambda job: {}\ntrials.serve_text_trial()"
+    "trials._run_text_trial = lambda job: {}\ntrials.text_trial_main()"
 )
 
 
@@ -91,7 +91,7 @@ def test_interrupt_is_forwarded_to_the_trial_and_awaited(tmp_path, monkeypatch):
 def test_trial_ends_when_its_caller_dies(tmp_path):
     program = (
         "import time\nfrom forebear.experiments.comparison import trials as trials\n"
-        "trials._run_text_trial = lambda job: time.sleep(60)\ntrials.serve_text_trial()"
+        "trials._run_text_trial = lambda job: time.sleep(60)\ntrials.text_trial_main()"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -133,7 +133,7 @@ def prepare_corpus(
         with atomic.lock_work_folder(target) as work:
             if corpus := _existing_corpus(target, key, overwrite):  # built by another process while we waited
                 return corpus
-            atomic.begin_work(work, key)
+            atomic.prepare_work_folder(work, key)
             if not (work / TOKENIZER_FILE).exists():
                 tokenizer.save(work / TOKENIZER_FILE)
 

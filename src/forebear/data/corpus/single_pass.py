@@ -25,7 +25,7 @@ from forebear.data.tokenizers.word_level import WORD_SEPARATORS
 
 
 class ProvisionalTokenizer:
-    """Replaces a tokenizer that is not yet trained: the id of a word is its number, in order of first occurrence."""
+    """Replaces a tokenizer that is not yet trained: a word's id is its index in order of first occurrence."""
 
     unk_id = segmenter = None
     kind, splits_on_whitespace_only = "words", True

@@ -55,17 +55,17 @@ def new_folder(target: Path, *, may_exist: bool = False) -> Iterator[Path]:
         shutil.rmtree(temp_path, ignore_errors=True)
 
 
-def share_permissions(path: str | os.PathLike[str]) -> None:
+def apply_umask(path: str | os.PathLike[str]) -> None:
     """Set the permissions of ordinary new files, for a file that a library created for its owner only."""
     mask = os.umask(0)
     os.umask(mask)
     os.chmod(path, 0o666 & ~mask)
 
 
-def write_json(path: str | os.PathLike[str], metadata: dict[str, Any]) -> None:
+def write_json(path: str | os.PathLike[str], value: dict[str, Any]) -> None:
     """Write a JSON object atomically."""
     with atomic_write(path) as file:
-        file.write(json.dumps(metadata, indent=1, allow_nan=False).encode() + b"\n")
+        file.write(json.dumps(value, indent=1, allow_nan=False).encode() + b"\n")
 
 
 def sync_file(file: IO[Any]) -> None:
@@ -75,7 +75,7 @@ def sync_file(file: IO[Any]) -> None:
 
 
 def sync_folder(folder: str | os.PathLike[str]) -> None:
-    """Sync the names in a folder to disk, so that they survive a power failure."""
+    """Sync a folder's directory entries, so that they survive a power failure."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -101,7 +101,7 @@ def explain_disk_errors(target: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def cache_folder() -> Path:
-    """The folder of files that can be rebuilt: $FOREBEAR_CACHE, or the system's cache folder for forebear."""
+    """The cache folder: $FOREBEAR_CACHE, or the system's cache folder for forebear."""
     if folder := os.environ.get("FOREBEAR_CACHE"):
         return Path(folder)
     import platformdirs
@@ -165,7 +165,7 @@ def _lock_folder(work: Path, mode: int) -> int | None:
     return None
 
 
-def begin_work(work: Path, key: str) -> None:
+def prepare_work_folder(work: Path, key: str) -> None:
     """Keep the shards of an earlier attempt with the same key; remove those of any other."""
     known_key = stored_key(work, PLAN_FILE)
     has_other_files = any(not item.name.startswith(f".{PLAN_FILE}.") for item in work.iterdir())

@@ -40,14 +40,14 @@ class TextBlocks:
                 if is_at_start and text:
                     is_at_start = False
                     if text.startswith("\ufeff"):
-                        self.ledger.add_structure("byte order mark", "\ufeff")
+                        self.ledger.record_markup("byte order mark", "\ufeff")
                         text = text[1:]
                 # A carriage return at the end may be half of a line ending: wait for the next block.
                 held_back = "\r" if text.endswith("\r") else ""
                 text = text[: len(text) - len(held_back)]
                 if "\r" in text and "\r\n" in text:  # a search for one character is much faster than for two
                     normalized = text.replace("\r\n", "\n")
-                    self.ledger.add_structure("carriage returns", "\r" * (len(text) - len(normalized)))
+                    self.ledger.record_markup("carriage returns", "\r" * (len(text) - len(normalized)))
                     text = normalized
                 if text:
                     yield text
@@ -84,7 +84,7 @@ class TextBlocks:
             hint = "name the right --encoding (gb18030, big5, …), or choose --on-bad-bytes replace or skip"
             raise InputError(message, file=self.source.name, byte=offset, hint=hint)
         action, replacement = ("replaced", "�") if self.on_bad_bytes == "replace" else ("skipped", "")
-        self.ledger.add_structure_count(f"bad bytes {action}", 0, len(bad_bytes) - len(replacement.encode()))
+        self.ledger.record_markup_counts(f"bad bytes {action}", 0, len(bad_bytes) - len(replacement.encode()))
         self.ledger.record_repair(self.source.name, offset, len(bad_bytes), action)
         return replacement, error.end
 

@@ -50,7 +50,7 @@ def read_jsonl(blocks: TextBlocks, field: str) -> Iterator[Document]:
     name = blocks.source.name
     for number, line, end in numbered_lines(blocks):
         if not line.strip():
-            blocks.ledger.add_structure("blank lines", line + end)
+            blocks.ledger.record_markup("blank lines", line + end)
             continue
         record = parse_json_line(line, name, number)
         text = record_text(record, field, name, number, hint="name the text's field with --field")
@@ -63,7 +63,7 @@ def read_jsonl(blocks: TextBlocks, field: str) -> Iterator[Document]:
             action, replacement = ("replaced", "�") if blocks.on_bad_bytes == "replace" else ("skipped", "")
             text, count = SURROGATES.subn(replacement, text)
             blocks.ledger.record_repair(name, blocks.decompressed_bytes, count, action)
-        blocks.ledger.add_structure("markup and other fields", line + end, text)
+        blocks.ledger.record_markup("markup and other fields", line + end, text)
         word_ends = _word_ends(record, text)
         if word_ends is None:
             yield from document_parts(text, name, number, is_record=True)
@@ -138,18 +138,18 @@ def read_text_table(blocks: TextBlocks, table_format: str, column_name: str) -> 
             first_line += len(raw_lines)
             raw_lines.clear()
             if not row:
-                blocks.ledger.add_structure("blank lines", raw)
+                blocks.ledger.record_markup("blank lines", raw)
                 continue
             if column < 0:
                 column, is_header = _text_column(row, column_name, name, line_number)
                 if is_header:
-                    blocks.ledger.add_structure("header", raw)
+                    blocks.ledger.record_markup("header", raw)
                     continue
             if column >= len(row):
                 message = f"the row has {len(row)} columns, column {column + 1} is wanted"
                 hint = "mend the row (often a missing quote or delimiter)"
                 raise InputError(message, file=name, line=line_number, hint=hint)
-            blocks.ledger.add_structure("markup and other fields", raw, row[column])
+            blocks.ledger.record_markup("markup and other fields", raw, row[column])
             yield from document_parts(row[column], name, line_number)
     except csv.Error as error:
         message = f"not well-formed {table_format.upper()}: {error}"
@@ -216,7 +216,7 @@ def strip_word_tags(document: Document, ledger: Ledger) -> Document:
             length += len(word)
             ends.append(length)
     text = "".join(pieces)
-    ledger.add_structure("tags", document.text, text)
+    ledger.record_markup("tags", document.text, text)
     return Document(text, document.file, document.line, document.part, tuple(ends), tuple(collector.spans))
 
 
@@ -289,7 +289,7 @@ class TextFormat:
         for number, line, end in numbered_lines(blocks):
             num_line_ends += len(end)
             yield from document_parts(line, blocks.source.name, number, self._split_separators)
-        blocks.ledger.add_structure_count("line ends", num_line_ends, num_line_ends)
+        blocks.ledger.record_markup_counts("line ends", num_line_ends, num_line_ends)
 
     def _split_at_blank_lines(self, blocks: TextBlocks) -> Iterator[Document]:
         """Documents between blank lines, or the whole file; at most two parts and a block are in memory."""
@@ -309,7 +309,7 @@ class TextFormat:
                 line += pending.count("\n", start, blank_lines.end())
                 blank_texts.append(blank_lines[0])
                 start, part = blank_lines.end(), 0
-            ledger.add_structure("blank lines", "".join(blank_texts))
+            ledger.record_markup("blank lines", "".join(blank_texts))
             blank_texts.clear()
             pending = pending[start:]
             while is_too_long(pending):
@@ -321,7 +321,7 @@ class TextFormat:
         # Blank lines at the end are dropped; white space in the last line is kept.
         end = len(pending.rstrip("\n")) if is_whole_file else pending.find("\n", len(pending.rstrip()))
         text = pending if end < 0 else pending[:end]
-        ledger.add_structure("blank lines", pending[len(text) :])
+        ledger.record_markup("blank lines", pending[len(text) :])
         if text:
             yield Document(text, name, line, part)
 

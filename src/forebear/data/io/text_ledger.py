@@ -18,7 +18,7 @@ MAX_EXAMPLES = 20  # items listed for a reason; counts are always exact, and `on
 
 
 class LedgerError(ForebearError):
-    """The ledger does not balance: text was lost or added. Always a bug of the program, never a fault of the input."""
+    """The ledger does not balance: text was lost or added. Always a bug in forebear, never a problem of the input."""
 
 
 def utf8_size(text: str) -> int:
@@ -42,7 +42,7 @@ class LedgerStage:
 
 
 @dataclass
-class LedgerItems:
+class ReasonCount:
     """Items with the same reason: their number, and the first few of them."""
 
     count: int = 0
@@ -53,7 +53,7 @@ class LedgerItems:
         if len(self.examples) < MAX_EXAMPLES:
             self.examples.append(item)
 
-    def merge(self, other: LedgerItems) -> None:
+    def merge(self, other: ReasonCount) -> None:
         self.count += other.count
         self.examples += other.examples[: MAX_EXAMPLES - len(self.examples)]
 
@@ -63,9 +63,9 @@ class Ledger:
 
     def __init__(self, on_drop: Callable[[dict[str, Any]], object] | None = None) -> None:
         self.stages: dict[str, LedgerStage] = {}
-        self.drops: dict[str, LedgerItems] = {}
-        self.repaired: dict[str, LedgerItems] = {}
-        self.skipped_files: dict[str, LedgerItems] = {}
+        self.drops: dict[str, ReasonCount] = {}
+        self.repaired: dict[str, ReasonCount] = {}
+        self.skipped_files: dict[str, ReasonCount] = {}
         self.files: Counter[str] = Counter()
         self.position = 0  # bytes of the files read so far, for progress
         self.on_drop = on_drop
@@ -80,15 +80,15 @@ class Ledger:
     def drop(self, stage: str, reason: str, *, file: str, line: int, excerpt: str = "", **units: int) -> None:
         self.stage(stage).dropped.setdefault(reason, Counter()).update(units)
         item = {"stage": stage, "reason": reason, "file": file, "line": line, **units, "excerpt": excerpt[:80]}
-        self.drops.setdefault(reason, LedgerItems()).add(item)
+        self.drops.setdefault(reason, ReasonCount()).add(item)
         if self.on_drop:
             self.on_drop(item)
 
-    def add_structure(self, reason: str, text: str, retained: str = "", stage: str = "read") -> None:
+    def record_markup(self, reason: str, text: str, retained: str = "", stage: str = "read") -> None:
         """Record the difference of `text` and `retained`, which belongs to the file format: blank lines, tags."""
-        self.add_structure_count(reason, len(text) - len(retained), utf8_size(text) - utf8_size(retained), stage)
+        self.record_markup_counts(reason, len(text) - len(retained), utf8_size(text) - utf8_size(retained), stage)
 
-    def add_structure_count(self, reason: str, characters: int, bytes: int, stage: str = "read") -> None:  # noqa: A002
+    def record_markup_counts(self, reason: str, characters: int, bytes: int, stage: str = "read") -> None:  # noqa: A002
         if characters or bytes:
             entry, units = self.stage(stage), {"characters": characters, "bytes": bytes}
             entry.add_in(**units)
@@ -97,12 +97,12 @@ class Ledger:
     def record_repair(self, file: str, byte: int, count: int, action: str) -> None:
         """Record undecodable bytes with their offset."""
         item = {"file": file, "byte": byte, "bytes": count}
-        self.repaired.setdefault(action, LedgerItems()).add(item, count)
+        self.repaired.setdefault(action, ReasonCount()).add(item, count)
         if self.on_drop:
             self.on_drop({"stage": "read", "reason": f"bad bytes {action}", **item})
 
     def record_skipped_file(self, file: str, reason: str) -> None:
-        self.skipped_files.setdefault(reason, LedgerItems()).add({"file": file})
+        self.skipped_files.setdefault(reason, ReasonCount()).add({"file": file})
 
     def add_source(self, num_bytes: int, num_decompressed: int, digest: bytes) -> None:
         self.files.update(files=1, bytes=num_bytes, unpacked=num_decompressed)
@@ -123,7 +123,7 @@ class Ledger:
                 stage.dropped.setdefault(reason, Counter()).update(counts)
         for items, other_items in zip(self._items().values(), other._items().values(), strict=True):
             for reason, added in other_items.items():
-                items.setdefault(reason, LedgerItems()).merge(added)
+                items.setdefault(reason, ReasonCount()).merge(added)
         self.files.update(other.files)
 
     def verify(self) -> None:
@@ -140,14 +140,14 @@ class Ledger:
                     raise LedgerError(f"the ledger does not add up: {difference}")
 
     def rows(self) -> Iterator[tuple[str, str, Counter[str]]]:
-        """The rows of the table for people: (stage, description, counts)."""
+        """The rows of the printed table: (stage, description, counts)."""
         for name, stage in self.stages.items():
             yield name, "in", stage.inputs
             for reason, counts in stage.dropped.items():
                 yield name, f"− {reason}", counts
             yield name, "out", stage.outputs
 
-    def _items(self) -> dict[str, dict[str, LedgerItems]]:
+    def _items(self) -> dict[str, dict[str, ReasonCount]]:
         """The dropped, repaired and skipped items, by their keys in ledger.json."""
         return {"dropped": self.drops, "mended_bytes": self.repaired, "files_set_aside": self.skipped_files}
 
@@ -174,7 +174,7 @@ class Ledger:
             dropped = {reason: Counter(units) for reason, units in counts["dropped"].items()}
             ledger.stages[name] = LedgerStage(Counter(counts["taken"]), Counter(counts["given"]), dropped)
         for key, items in ledger._items().items():
-            items.update({reason: LedgerItems(**stored) for reason, stored in fields[key].items()})
+            items.update({reason: ReasonCount(**stored) for reason, stored in fields[key].items()})
         return ledger
 
     def __str__(self) -> str:

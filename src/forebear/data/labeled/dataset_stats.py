@@ -20,16 +20,16 @@ from forebear.data.labeled.examples import (
     example_labels,
 )
 from forebear.data.labeled.split import format_location, location_dict
-from forebear.data.labeled.tag_schemes import entity_kind
+from forebear.data.labeled.tag_schemes import entity_type
 from forebear.errors import join_errors
 
 MIN_LABEL_COUNT = 5  # examples of a label; fewer give a warning
 LONG_TEXT = 2000  # characters; most models see 512 tokens
 MAX_SHOWN_CONFLICTS, MAX_SHOWN_LABELS = 5, 20
 MIN_ROWS_FOR_LABEL_CHECK = 10  # examples; if more than half of them have distinct labels, these are probably text
-LabelType = Literal["labels", "tags", "right"]
+LabelType = Literal["labels", "tags", "choice"]
 LABEL_TYPE_TEXT = {
-    "labels": "labels", "tags": "words by kind of tag", "right": "place of the right choice (the first is 1)",
+    "labels": "labels", "tags": "words by kind of tag", "choice": "place of the right choice (the first is 1)",
 }  # fmt: skip
 
 
@@ -59,46 +59,49 @@ class DatasetSummary:
 
     count: int
     num_unlabeled: int
-    balance: dict[str, int]  # examples of each label; tagging: words of each entity type; choice: of each right choice
+    label_counts: dict[
+        str, int
+    ]  # examples of each label; tagging: words of each entity type; choice: of each right choice
     lengths: TextLengths
     long_texts: int  # texts above LONG_TEXT characters
     duplicates: int  # examples with exactly the content of an earlier one (for questions: and the same question)
-    contradictions: int  # duplicates with another label
-    contradiction_locations: tuple[tuple[ExampleLocation, ExampleLocation], ...]  # of the first of them
-    num_repeated_names: int  # ids that several examples share
+    label_conflicts: int  # duplicates with another label
+    conflict_locations: tuple[tuple[ExampleLocation, ExampleLocation], ...]  # of the first of them
+    num_duplicate_ids: int  # ids that several examples share
     number_stats: dict[str, float] | None = None  # minimum, mean, maximum and standard deviation of numeric labels
     answers: TextLengths | None = None  # of gold answers
     num_unanswered: int = 0  # unanswerable questions
-    label_type: LabelType = "labels"  # what `balance` counts
+    label_type: LabelType = "labels"  # what `label_counts` counts
 
     @property
     def num_labeled(self) -> int:
         return self.count - self.num_unlabeled
 
     @property
-    def majority(self) -> float | None:
+    def majority_accuracy(self) -> float | None:
         """The accuracy of the majority-class baseline; None without class labels."""
-        if not self.balance:
+        if not self.label_counts:
             return None
-        total = sum(self.balance.values()) if self.label_type == "tags" else self.num_labeled
-        return max(self.balance.values()) / total
+        total = sum(self.label_counts.values()) if self.label_type == "tags" else self.num_labeled
+        return max(self.label_counts.values()) / total
 
     @property
     def text_label_warning(self) -> str:
         """A warning if most examples have a distinct label (the column is probably text or ids); else ""."""
-        is_single_label = self.label_type == "labels" and sum(self.balance.values()) == self.num_labeled
-        are_distinct = 2 * len(self.balance) > self.num_labeled >= MIN_ROWS_FOR_LABEL_CHECK
+        is_single_label = self.label_type == "labels" and sum(self.label_counts.values()) == self.num_labeled
+        are_distinct = 2 * len(self.label_counts) > self.num_labeled >= MIN_ROWS_FOR_LABEL_CHECK
         if not (is_single_label and are_distinct):
             return ""
-        return f"{len(self.balance):,} different labels in {self.num_labeled:,} rows: the label column looks like text"
+        counts_text = f"{len(self.label_counts):,} different labels in {self.num_labeled:,} rows"
+        return f"{counts_text}: the label column looks like text"
 
     def to_dict(self) -> dict[str, Any]:
         summary: dict[str, Any] = {
-            "count": self.count, "unlabelled": self.num_unlabeled, "balance": self.balance, "majority": self.majority,
-            "characters": self.lengths.to_dict(), "long": self.long_texts, "duplicates": self.duplicates,
-            "contradictions": self.contradictions,
-            "contradicting": [[*map(location_dict, pair)] for pair in self.contradiction_locations],
-            "repeated_names": self.num_repeated_names,
+            "count": self.count, "unlabelled": self.num_unlabeled,
+            "balance": self.label_counts, "majority": self.majority_accuracy, "characters": self.lengths.to_dict(),
+            "long": self.long_texts, "duplicates": self.duplicates, "contradictions": self.label_conflicts,
+            "contradicting": [[*map(location_dict, pair)] for pair in self.conflict_locations],
+            "repeated_names": self.num_duplicate_ids,
         }  # fmt: skip
         if self.number_stats is not None:
             summary["numbers"] = self.number_stats
@@ -114,10 +117,14 @@ class DatasetSummary:
         quantiles = f"{lengths.median:,.0f} characters in the middle, 95 of 100 up to {lengths.p95:,.0f}"
         examples = f"{self.count:,} example{'s' * (self.count != 1)}{unlabeled_text}"
         notes = [f"{examples}; {quantiles}, the longest {lengths.max_length:,}"]
-        if self.balance and not self.text_label_warning:
-            label_counts = [f"{label} {count:,}" for label, count in list(self.balance.items())[:MAX_SHOWN_LABELS]]
-            more = f", and {len(self.balance) - MAX_SHOWN_LABELS} more" if len(self.balance) > MAX_SHOWN_LABELS else ""
-            notes.append(f"{LABEL_TYPE_TEXT[self.label_type]}: {', '.join(label_counts)}{more}")
+        if self.label_counts and not self.text_label_warning:
+            shown_counts = [f"{label} {count:,}" for label, count in list(self.label_counts.items())[:MAX_SHOWN_LABELS]]
+            more = (
+                f", and {len(self.label_counts) - MAX_SHOWN_LABELS} more"
+                if len(self.label_counts) > MAX_SHOWN_LABELS
+                else ""
+            )
+            notes.append(f"{LABEL_TYPE_TEXT[self.label_type]}: {', '.join(shown_counts)}{more}")
         if self.number_stats is not None:
             template = "labels are numbers from {least:g} to {largest:g}, {mean:.3g} on average"
             notes.append(template.format(**self.number_stats))
@@ -130,36 +137,36 @@ class DatasetSummary:
     def warnings(self) -> list[str]:
         """Warnings about data that may harm training or evaluation."""
         warnings: list[str] = []
-        if len(self.balance) == 1:
-            only_label = next(iter(self.balance))
+        if len(self.label_counts) == 1:
+            only_label = next(iter(self.label_counts))
             description = f"all are {only_label!r}"
-            if self.label_type == "right":
+            if self.label_type == "choice":
                 description = f"choice number {only_label} always is the right one"
             warnings.append(f"{description}: nothing can be learned from it")
         if label_warning := self.text_label_warning:
             warnings.append(f"{label_warning}; name that of the labels with --label-column")
         elif self.label_type == "labels":  # labels that differ only in case or white space
             variants: dict[str, list[str]] = {}
-            for label in self.balance:
+            for label in self.label_counts:
                 variants.setdefault(" ".join(label.casefold().split()), []).append(label)
             if similar := [" and ".join(map(repr, labels)) for labels in variants.values() if len(labels) > 1]:
                 different = join_errors(similar, MAX_SHOWN_CONFLICTS)
                 warnings.append(f"labels that differ only in case are different labels: {different}")
-        rare = [label for label, count in self.balance.items() if count < MIN_LABEL_COUNT]
-        if rare and self.label_type != "right" and not label_warning:
+        rare = [label for label, count in self.label_counts.items() if count < MIN_LABEL_COUNT]
+        if rare and self.label_type != "choice" and not label_warning:
             more = f" and {len(rare) - MAX_SHOWN_LABELS} more" if len(rare) > MAX_SHOWN_LABELS else ""
             rare_text = ", ".join(map(repr, rare[:MAX_SHOWN_LABELS])) + more
             unit = "words" if self.label_type == "tags" else "examples"
             warnings.append(f"fewer than {MIN_LABEL_COUNT} {unit} of {rare_text}")
-        if self.contradictions:
-            first, repeat = map(format_location, self.contradiction_locations[0])
-            count = _count_text(self.contradictions, "example contradicts", "examples contradict")
+        if self.label_conflicts:
+            first, repeat = map(format_location, self.conflict_locations[0])
+            count = _count_text(self.label_conflicts, "example contradicts", "examples contradict")
             warnings.append(f"{count} an earlier one that says the same; the first: {repeat} and {first}")
         if self.duplicates:
             count = _count_text(self.duplicates, "example says", "examples say")
             warnings.append(f"{count} the same as an earlier one")
-        if self.num_repeated_names:
-            count = _count_text(self.num_repeated_names, "name (id) is", "names (ids) are")
+        if self.num_duplicate_ids:
+            count = _count_text(self.num_duplicate_ids, "name (id) is", "names (ids) are")
             warnings.append(f"{count} borne by more than one example")
         if self.long_texts:
             location = self.lengths.location
@@ -180,26 +187,26 @@ def summarize_dataset(examples: Iterable[Example]) -> DatasetSummary:
     labels = list(map(_comparable_label, example_list))
     lengths = [sum(map(len, _compared_texts(example))) for example in example_list]
     longest = example_list[lengths.index(max(lengths))].location if lengths else None
-    balance = Counter(label for example in example_list for label in _counted_labels(example))
+    label_counts = Counter(label for example in example_list for label in _counted_labels(example))
     numbers = np.array([label for label in labels if isinstance(label, float)])
     stats = {"least": np.min, "mean": np.mean, "largest": np.max, "deviation": np.std}
     answers = [span.text for example in example_list if kind is QuestionExample for span in example.answers or ()]  # pyright: ignore[reportAttributeAccessIssue]
     names = Counter(example.location.name for example in example_list if example.location.name is not None)
-    num_duplicates, contradictions = _find_duplicates(example_list, labels)
+    num_duplicates, conflicts = _find_duplicates(example_list, labels)
     return DatasetSummary(
         count=len(example_list),
         num_unlabeled=labels.count(None),
-        balance=dict(sorted(balance.items(), key=lambda item: (-item[1], item[0]))),
+        label_counts=dict(sorted(label_counts.items(), key=lambda item: (-item[1], item[0]))),
         lengths=TextLengths.from_lengths(lengths, longest),
         long_texts=sum(length > LONG_TEXT for length in lengths),
         duplicates=num_duplicates,
-        contradictions=len(contradictions),
-        contradiction_locations=tuple(contradictions[:MAX_SHOWN_CONFLICTS]),
-        num_repeated_names=sum(count > 1 for count in names.values()),
+        label_conflicts=len(conflicts),
+        conflict_locations=tuple(conflicts[:MAX_SHOWN_CONFLICTS]),
+        num_duplicate_ids=sum(count > 1 for count in names.values()),
         number_stats={name: float(stat(numbers)) for name, stat in stats.items()} if len(numbers) else None,
         answers=TextLengths.from_lengths(list(map(len, answers))) if kind is QuestionExample else None,
         num_unanswered=labels.count(frozenset()) if kind is QuestionExample else 0,
-        label_type="tags" if kind is TaggedExample else "right" if kind is ChoiceExample else "labels",
+        label_type="tags" if kind is TaggedExample else "choice" if kind is ChoiceExample else "labels",
     )
 
 
@@ -217,9 +224,9 @@ def _comparable_label(example: Example) -> Any:
 
 
 def _counted_labels(example: Example) -> Iterable[str]:
-    """The labels of an example that `balance` counts."""
+    """The labels of an example that `label_counts` counts."""
     if isinstance(example, TaggedExample):
-        return map(entity_kind, example.tags or ())
+        return map(entity_type, example.tags or ())
     if isinstance(example, ChoiceExample):
         return () if example.answer_index is None else (str(example.answer_index + 1),)
     return example_labels(example)
@@ -236,7 +243,7 @@ def _find_duplicates(
 ) -> tuple[int, list[tuple[ExampleLocation, ExampleLocation]]]:
     """The number of examples whose texts occurred before, and the locations of those with conflicting labels."""
     first_examples: dict[int, tuple[Any, ExampleLocation]] = {}
-    num_duplicates, contradictions = 0, []
+    num_duplicates, conflicts = 0, []
     for example, label in zip(examples, labels, strict=True):
         key = hash(_compared_texts(example))
         if key not in first_examples:
@@ -251,5 +258,5 @@ def _find_duplicates(
         else:
             is_conflict = first_label != label
         if is_conflict:
-            contradictions.append((first_location, example.location))
-    return num_duplicates, contradictions
+            conflicts.append((first_location, example.location))
+    return num_duplicates, conflicts

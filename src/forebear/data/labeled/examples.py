@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from forebear.data.labeled.tag_schemes import entity_kind
+from forebear.data.labeled.tag_schemes import entity_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,5 +112,5 @@ def example_labels(example: Example) -> tuple[str, ...]:
         label = example.label
         return (label,) if isinstance(label, str) else label if isinstance(label, tuple) else ()
     if isinstance(example, TaggedExample) and example.tags is not None:
-        return tuple(dict.fromkeys(map(entity_kind, example.tags)))
+        return tuple(dict.fromkeys(map(entity_type, example.tags)))
     return ()

@@ -153,7 +153,7 @@ def _convert_and_split(splits: dict[str, list[Any]], source: LabeledSource, note
         for split, path in source.split_paths().items():
             scheme = train_scheme
             if split != "train":
-                scheme = tag_schemes.file_scheme(splits[split], path, train_scheme, notes)
+                scheme = tag_schemes.scheme_of_examples(splits[split], path, train_scheme, notes)
             splits[split] = _tags_to_iobes(splits[split], path, scheme, source, notes)
     dev_fraction = source.dev_share if source.dev is None else 0.0
     test_fraction = source.test_share if source.test is None else 0.0
@@ -235,9 +235,11 @@ def read_extra_split(path: str, source: LabeledSource, scheme: str, notes: list[
     examples = _read_split(path, source, "optional", notes)
     if source.task != "tagging":
         return examples
-    return _tags_to_iobes(examples, path, tag_schemes.file_scheme(examples, path, scheme, notes), source, notes)
+    return _tags_to_iobes(examples, path, tag_schemes.scheme_of_examples(examples, path, scheme, notes), source, notes)
 
 
 def _tags_to_iobes(examples: list[Any], path: str, scheme: Any, source: LabeledSource, notes: list[str]) -> list[Any]:
     repairs_tags, has_word_lines = source.on_bad_tags != "fail", source.form.kind == "conll"
-    return tag_schemes.convert_file(examples, path, scheme, notes, repair=repairs_tags, has_word_lines=has_word_lines)
+    return tag_schemes.examples_to_iobes(
+        examples, path, scheme, notes, repair=repairs_tags, has_word_lines=has_word_lines
+    )

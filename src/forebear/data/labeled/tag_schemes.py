@@ -154,7 +154,7 @@ def reject_nested_tags(tags: Sequence[str], *, file: str | None = None, line: in
             raise _nesting_error(f"word {index + 1} has several tags ({tag})", file, line)
 
 
-def file_scheme(examples: list[Any], path: str, scheme: Any, notes: list[str]) -> Any:
+def scheme_of_examples(examples: list[Any], path: str, scheme: Any, notes: list[str]) -> Any:
     """The scheme of another file than the training file: the same, unless its tags violate it and fit another one."""
     tag_sequences = [example.tags for example in examples if example.tags is not None]
     if scheme == PLAIN_SCHEME or not any(scheme_violations(tags, scheme) for tags in tag_sequences):
@@ -170,7 +170,7 @@ def file_scheme(examples: list[Any], path: str, scheme: Any, notes: list[str]) -
     return file_guess.scheme
 
 
-def convert_file(
+def examples_to_iobes(
     examples: list[Any], path: str, scheme: AnyScheme, notes: list[str], *, repair: bool, has_word_lines: bool
 ) -> list[Any]:
     """The examples of a file with IOBES tags; violations raise InputError, or are repaired and counted in a note.
@@ -211,27 +211,27 @@ def split_tag(tag: str) -> tuple[str, str]:
     return role, kind
 
 
-def legal_transitions(labels: Sequence[str]) -> TagTransitions:
+def iobes_transitions(labels: Sequence[str]) -> TagTransitions:
     """The transitions that IOBES allows: an open entity continues with its own type, a closed one cannot."""
     split_labels = [split_tag(label) for label in labels]
     roles, kinds = np.array([role for role, _ in split_labels]), np.array([kind for _, kind in split_labels])
     if "O" in roles and "E" not in roles:  # BIO and IOB1: ends are not marked, and IOB1 starts with I
-        return free_transitions(len(split_labels))
+        return unconstrained_transitions(len(split_labels))
     leaves_open, continues = np.isin(roles, ["B", "I"]), np.isin(roles, ["I", "E"])
     is_same_kind = kinds[:, None] == kinds[None, :]
     allowed = np.where(leaves_open[:, None], continues[None, :] & is_same_kind, ~continues[None, :])
     return TagTransitions(allowed, ~continues, ~leaves_open)
 
 
-def free_transitions(num_labels: int) -> TagTransitions:
+def unconstrained_transitions(num_labels: int) -> TagTransitions:
     """Any label may follow any other."""
     all_allowed = np.ones(num_labels, bool)
     return TagTransitions(np.ones((num_labels, num_labels), bool), all_allowed, all_allowed)
 
 
-def entity_kind(tag: str) -> str:
+def entity_type(tag: str) -> str:
     """PER of B-PER; a tag without a prefix is its own type."""
-    return tag[2:] if tag[1:2] in ("-", "_") and tag[0] in "BIESLUM" and len(tag) > 2 else tag
+    return tag[2:] if tag[1:2] in ("-", "_") and tag[0] in TAG_ROLES and len(tag) > 2 else tag
 
 
 @lru_cache(maxsize=1 << 16)

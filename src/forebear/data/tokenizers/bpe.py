@@ -73,7 +73,7 @@ def bpe_spec(
     """The specification of a GPT-2 tokenizer with these merges."""
     by_id = dict(sorted(vocabulary.items(), key=lambda entry: entry[1]))
     return build_tokenizer_spec(
-        bpe_model(by_id, merges, unk_token=None, affix=""),
+        bpe_model(by_id, merges, unk_token=None, no_affix=""),
         kind="bytepair",
         pre_tokenizer=pre_tokenizer(),
         decoder={"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},

@@ -30,22 +30,22 @@ def count_pieces(texts: Iterable[str], split_pretoken: Callable[[str], Iterable[
         pretokens.update(text.split(" "))
         characters, num_seen = characters + len(text), num_seen + len(text)
         if len(pretokens) >= MAX_PRETOKENS or characters >= MAX_CHARACTERS:
-            count_known_pretokens(pretokens.items(), split_pretoken, pieces)
+            count_pieces_of_pretokens(pretokens.items(), split_pretoken, pieces)
             pretokens.clear()
             characters = 0
         if worth_compiling(num_seen):
             break
-    count_known_pretokens(pretokens.items(), split_pretoken, pieces)
+    count_pieces_of_pretokens(pretokens.items(), split_pretoken, pieces)
     word_counts = WordCounts(" ", num_seen)
     for block in text_blocks(remaining):
         word_counts.add(block)
         if len(word_counts.words) >= MAX_PRETOKENS or word_counts.words.characters >= MAX_CHARACTERS:
-            count_known_pretokens(word_counts.word_counts(), split_pretoken, pieces)
+            count_pieces_of_pretokens(word_counts.word_counts(), split_pretoken, pieces)
             word_counts = WordCounts(" ", num_seen)
-    return count_known_pretokens(word_counts.word_counts(), split_pretoken, pieces)
+    return count_pieces_of_pretokens(word_counts.word_counts(), split_pretoken, pieces)
 
 
-def count_known_pretokens(
+def count_pieces_of_pretokens(
     pretokens: Iterable[tuple[str, int]],
     split_pretoken: Callable[[str], Iterable[str]],
     pieces: Counter[str] | None = None,
@@ -91,7 +91,7 @@ class WordCounts:
     def order_by_frequency(
         self, *, specials: Iterable[str], size: int | None, min_count: int
     ) -> tuple[list[str], np.ndarray]:
-        """The vocabulary as `order_vocabulary`; also the id of each word, -1 if it is not in the vocabulary."""
+        """The vocabulary as `order_vocabulary` returns it; also the id of each word, -1 if it is not in it."""
         special_tokens, max_words = _reserve_special_tokens(specials, size)
         alphabetical = self.words.sorted_ids()
         order = alphabetical[np.argsort(-self.counts[alphabetical], kind="stable")]

@@ -33,7 +33,7 @@ def count_characters(texts: Iterable[str], steps: Sequence[str]) -> Counter[str]
 def char_spec(tokens: Sequence[str], **settings: Unpack[SpecSettings]) -> TokenizerSpec:
     """The specification of a character tokenizer with these tokens in id order: BPE without merges."""
     vocabulary, unk_token = {token: i for i, token in enumerate(tokens)}, settings["specials"].get("unknown")
-    model = bpe_model(vocabulary, (), unk_token=unk_token, affix=None)
+    model = bpe_model(vocabulary, (), unk_token=unk_token, no_affix=None)
     return build_tokenizer_spec(model, kind="characters", pre_tokenizer=None, decoder={"type": "Fuse"}, **settings)
 
 

@@ -83,12 +83,12 @@ def build_tokenizer_spec(
 
 
 def bpe_model(
-    vocabulary: Mapping[str, int], merges: Sequence[Sequence[str]], *, unk_token: str | None, affix: str | None
+    vocabulary: Mapping[str, int], merges: Sequence[Sequence[str]], *, unk_token: str | None, no_affix: str | None
 ) -> dict[str, Any]:
-    """A BPE model; `affix` says that no piece has a prefix or suffix, as "" or None."""
+    """A BPE model; `no_affix` ("" or None) is written for both unused affixes."""
     return {
         "type": "BPE", "dropout": None, "unk_token": unk_token,
-        "continuing_subword_prefix": affix, "end_of_word_suffix": affix,
+        "continuing_subword_prefix": no_affix, "end_of_word_suffix": no_affix,
         "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
         "vocab": vocabulary, "merges": [list(pair) for pair in merges],
     }  # fmt: skip
@@ -111,7 +111,7 @@ def make_normalizer(steps: Sequence[str]) -> dict[str, Any] | None:
 
 
 def bert_normalizer(*, lower: bool, accents: bool | None = None, basic: bool = True) -> dict[str, Any]:
-    """BERT's normalizer: clean controls and separate Han characters (`basic`), strip accents (None: as case), lower."""
+    """BERT's normalizer: clean controls and split Han (`basic`), strip accents (None: only if lowercasing), lower."""
     cleaning = {"clean_text": basic, "handle_chinese_chars": basic}
     return {"type": "BertNormalizer", **cleaning, "strip_accents": accents, "lowercase": lower}
 

@@ -106,7 +106,7 @@ def split_counts(counts: build_vocabulary.WordCounts) -> Counter[str] | None:
     joined = counts.words.gather("_")
     if joined.isprintable() or WHITESPACE.search(joined) is None:
         return None
-    return build_vocabulary.count_known_pretokens(counts.word_counts(), _pretoken_splitter("spaces", ()))
+    return build_vocabulary.count_pieces_of_pretokens(counts.word_counts(), _pretoken_splitter("spaces", ()))
 
 
 def word_tokenizer_spec(

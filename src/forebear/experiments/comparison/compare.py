@@ -347,7 +347,7 @@ def applicable_settings(name: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 def _with_notes(comparison: TextComparison, folder: Path) -> TextComparison:
     """A copy with notes on its table."""
-    notes = trials.rows_without_pair_task(folder / RUNS_FOLDER, comparison.rows)
+    notes = trials.missing_pair_task_notes(folder / RUNS_FOLDER, comparison.rows)
     held_out_bytes = [count for row in comparison.rows for count in row.trial_values("held_out_bytes")]
     smallest, largest = min(held_out_bytes, default=0), max(held_out_bytes, default=0)
     if largest > smallest * (1 + MAX_SIZE_DIFFERENCE):
@@ -542,7 +542,7 @@ def _summarize(comparison: TaskComparison, folder: Path) -> TaskComparison:
     comparison = replace(comparison, rows=tuple(rows))
     remarks = verdict.comparison_notes(comparison, scores_by_row)
     remarks += verdict.contamination_notes(_contaminated_titles(comparison, folder))
-    remarks += trials.rows_without_pair_task(folder / RUNS_FOLDER, rows)
+    remarks += trials.missing_pair_task_notes(folder / RUNS_FOLDER, rows)
     return replace(comparison, remarks=tuple(remarks))
 
 

@@ -22,7 +22,7 @@ from forebear.experiments.comparison.svg_plot import (
     PlottedRow,
     Point,
     Scale,
-    draw_axes,
+    axes_svg,
     svg_line,
     svg_plot,
 )
@@ -73,7 +73,7 @@ def plot_text_comparison(comparison: TextComparison) -> str:
                 results = _seed_results(row, "seconds", "bits_per_byte")
                 rows.append(PlottedRow(index, row.title, descriptions[-1], (seconds, bits), results))
     ticks = ((seconds, format_duration(seconds)) for seconds in TICK_SECONDS)
-    background = TEXT_PLOT_DEFS + draw_axes(scale, "bits per byte, lower is better", "learning took", ticks, 48)
+    background = TEXT_PLOT_DEFS + axes_svg(scale, "bits per byte, lower is better", "learning took", ticks, 48)
     bound_lines = []
     if entropy_bound is not None:
         y = scale.y(entropy_bound)
@@ -147,7 +147,7 @@ def plot_task_comparison(comparison: TaskComparison, cost_axis: CostAxis) -> str
     ticks = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
     labeled_ticks = ((tick, cost_axis.format_value(float(f"{tick:.3g}"))) for tick in ticks)
     quality = metric_name(comparison)
-    background = draw_axes(scale, f"{quality}, higher is better", cost_axis.axis_label, labeled_ticks, 64)
+    background = axes_svg(scale, f"{quality}, higher is better", cost_axis.axis_label, labeled_ticks, 64)
     front_rows = pareto_front(comparison.rows, cost_axis.name)
     front = [(scale.x(row.mean(cost_axis.name) or 0), scale.y(100 * (row.score or 0))) for row in front_rows]
     staircase = "".join(f"H{x:.1f}V{y:.1f}" if index else f"M{x:.1f} {y:.1f}" for index, (x, y) in enumerate(front))

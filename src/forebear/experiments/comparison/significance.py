@@ -36,19 +36,19 @@ class ScoreDifference:
 
 
 def example_scores(task: Task, examples: Sequence[Any], predictions: Sequence[Any]) -> np.ndarray:
-    """(N,) the contribution of each example to the score: their mean is the score, their deviation its sampling error.
+    """(N,) a value per example: the mean is the score, the standard deviation / √N its standard error.
 
     If the score is a mean (accuracy, or the mean F1 of answers), these are the values averaged. F1 over all examples
-    and rank correlation are not means; their parts are the score plus each example's influence on it (the
-    infinitesimal jackknife), whose standard deviation over √N is the standard error of the score.
+    and rank correlation are not means; their pseudo-values are the score plus each example's influence on it (the
+    infinitesimal jackknife).
     """
     pairs = list(zip(examples, predictions, strict=True))
     if isinstance(task, SequenceTagging) and task.is_plain:
         num_correct = [sum(map(eq, example.tags or (), prediction.tags)) for example, prediction in pairs]
-        return _ratio_parts(num_correct, [len(example.tags or ()) for example in examples])
+        return _ratio_pseudo_values(num_correct, [len(example.tags or ()) for example in examples])
     if isinstance(task, SequenceTagging):
         spans = ([{*entity_spans(item.tags or ())} for item in items] for items in (examples, predictions))
-        return _f1_parts(list(zip(*spans, strict=True)))
+        return _f1_pseudo_values(list(zip(*spans, strict=True)))
     if isinstance(task, QuestionAnswering):
         golds = [tuple(span.text for span in example.answers or ()) for example in examples]
         language, answers = answer_language(golds), zip(golds, predictions, strict=True)
@@ -57,15 +57,15 @@ def example_scores(task: Task, examples: Sequence[Any], predictions: Sequence[An
         return np.array([float(example.answer_index == prediction.choice) for example, prediction in pairs])
     assert isinstance(task, Classification)
     if task.kind == "several":
-        return _f1_parts([({*example.label}, {*prediction.label}) for example, prediction in pairs])
+        return _f1_pseudo_values([({*example.label}, {*prediction.label}) for example, prediction in pairs])
     if task.kind == "number":
         gold = np.array([float(example.label) for example in examples])
-        return _rank_parts(gold, np.array([prediction.label for prediction in predictions]))
+        return _rank_pseudo_values(gold, np.array([prediction.label for prediction in predictions]))
     return np.array([float(str(example.label) == prediction.label) for example, prediction in pairs])
 
 
-def _ratio_parts(numerators: Sequence[int], denominators: Sequence[int]) -> np.ndarray:
-    """Parts of R, the ratio of the sums: R + (numerator − R · denominator) / mean of denominators."""
+def _ratio_pseudo_values(numerators: Sequence[int], denominators: Sequence[int]) -> np.ndarray:
+    """Pseudo-values of R, the ratio of the sums: R + (numerator − R · denominator) / mean of denominators."""
     num, den = np.array(numerators, float), np.array(denominators, float)
     if not den.any():
         return np.zeros(len(den))
@@ -73,14 +73,14 @@ def _ratio_parts(numerators: Sequence[int], denominators: Sequence[int]) -> np.n
     return ratio + (num - ratio * den) / den.mean()
 
 
-def _f1_parts(label_sets: Sequence[tuple[set[Any], set[Any]]]) -> np.ndarray:
-    """Parts of micro F1 from (gold, predicted) sets: the ratio of 2 hits to gold + predicted."""
+def _f1_pseudo_values(label_sets: Sequence[tuple[set[Any], set[Any]]]) -> np.ndarray:
+    """Pseudo-values of micro F1 from (gold, predicted) sets: the ratio of 2 hits to gold + predicted."""
     double_hits = [2 * len(gold & predicted) for gold, predicted in label_sets]
-    return _ratio_parts(double_hits, [len(gold) + len(predicted) for gold, predicted in label_sets])
+    return _ratio_pseudo_values(double_hits, [len(gold) + len(predicted) for gold, predicted in label_sets])
 
 
-def _rank_parts(gold: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """Parts of Spearman's ρ: ρ + x·y − ρ/2 · (x² + y²) with standardized ranks x and y (Pearson's influence)."""
+def _rank_pseudo_values(gold: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    """Pseudo-values of Spearman's ρ: ρ + x·y − ρ/2 · (x² + y²), x and y standardized ranks (Pearson's influence)."""
 
     def standardized_ranks(values: np.ndarray) -> np.ndarray:
         centered = ranks(values) - (len(values) + 1) / 2
@@ -114,7 +114,7 @@ def score_difference(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) 
     """
     differences = np.mean(first, axis=0) - np.mean(second, axis=0)
     variance = (float((differences**2).sum()) + 2) / len(differences) ** 2
-    for seeds in (first, second):
-        if len(seeds) > 1:  # with one seed, the variance of the mean over seeds is unknown
-            variance += float(np.var([values.mean() for values in seeds], ddof=1)) / len(seeds)
+    for scores_by_seed in (first, second):
+        if len(scores_by_seed) > 1:  # with one seed, the variance of the mean over seeds is unknown
+            variance += float(np.var([scores.mean() for scores in scores_by_seed], ddof=1)) / len(scores_by_seed)
     return ScoreDifference(float(differences.mean()), Z_95 * math.sqrt(variance))

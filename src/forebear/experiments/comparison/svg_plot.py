@@ -10,8 +10,12 @@ from html import escape
 from itertools import accumulate, product
 from statistics import fmean
 
+WIDTH, HEIGHT = 960, 520
+LEFT, RIGHT, TOP, BOTTOM = 52, 128, 20, 46  # margins; labels may extend into the right one
+RIGHT_EDGE, BOTTOM_EDGE = WIDTH - RIGHT, HEIGHT - BOTTOM  # of the axes
+LABEL_FONT_SIZE = 14  # font size of labels
 ANGLES = (0, 180, 45, -45, 135, -135, 90, -90)  # degrees: to the right of its point first, then left, above, below
-RING_DISTANCE, MAX_RINGS = 7, 80  # pixels between tries, and number of tries
+RING_DISTANCE, MAX_RINGS = 7, 80  # pixels between candidate positions, and number of rings of them
 POINT_RADIUS, LABEL_GAP = 6, 9  # radius covered by a point; distance from its center to its label
 COLUMN_WIDTH = 40  # points nearer than this horizontally share a column of labels
 Point = tuple[float, float]
@@ -122,11 +126,7 @@ def _spiral(x: float, y: float, target: Box) -> Iterator[Box]:
         yield Box(left, y + dy * distance - target.height / 2, target.width, target.height)
 
 
-WIDTH, HEIGHT = 960, 520
-LEFT, RIGHT, TOP, BOTTOM = 52, 128, 20, 46  # margins; labels may extend into the right one
-RIGHT_EDGE, BOTTOM_EDGE = WIDTH - RIGHT, HEIGHT - BOTTOM  # of the axes
 PLOT_BOX = Box(LEFT, TOP, WIDTH - LEFT, HEIGHT - TOP - BOTTOM)
-LABEL_FONT_SIZE = 14  # font size of labels
 HorizontalLine = tuple[str, float, str]  # name, quality and CSS class of the name
 
 
@@ -212,7 +212,7 @@ def svg_plot(
     )
 
 
-def draw_axes(
+def axes_svg(
     scale: Scale, quality_label: str, cost_label: str, ticks: Iterable[tuple[float, str]], min_distance: float
 ) -> str:
     """Grid lines with their values, and those of the labeled ticks that are `min_distance` pixels apart."""

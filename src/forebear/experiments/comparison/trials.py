@@ -48,7 +48,7 @@ LineCallback = Callable[[dict[str, Any]], object]  # receives each new last line
 TrialT = TypeVar("TrialT", TextTrial, TaskTrial)
 
 
-def serve_job(work: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+def run_job_from_stdin(work: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """Main function of a trial process: read the job from stdin, run it, print the outcome; exit if the parent dies."""
     job = json.loads(sys.stdin.readline())
 
@@ -117,7 +117,7 @@ def follow_process(process: subprocess.Popen[str], log: Path, on_line: LineCallb
 
 def _run_trial(
     program: str,
-    job: TextTrialSpec | TaskTrialSpec,
+    spec: TextTrialSpec | TaskTrialSpec,
     on_line: LineCallback,
     read_result: Callable[[RunFolder], TrialT],
     empty_trial: TrialT,
@@ -137,10 +137,10 @@ def _run_trial(
     assert process.stdin is not None
     assert process.stdout is not None
     with suppress(BrokenPipeError):  # it has already exited, see its exit code
-        process.stdin.write(json.dumps(asdict(job)) + "\n")
+        process.stdin.write(json.dumps(asdict(spec)) + "\n")
         process.stdin.flush()
     try:
-        outcome, code = follow_process(process, Path(job.to) / METRICS_FILE, on_line)
+        outcome, code = follow_process(process, Path(spec.to) / METRICS_FILE, on_line)
     except BaseException:
         process.send_signal(signal.SIGINT)
         try:
@@ -159,9 +159,9 @@ def _run_trial(
         likely_cause = ", often for lack of memory" if code == -signal.SIGKILL else ""
         error = f"killed by {signal.Signals(-code).name}{likely_cause}; a smaller size may fit"
     if error:
-        partial_trial = stored_trial(Path(job.to), read_result) or empty_trial
+        partial_trial = stored_trial(Path(spec.to), read_result) or empty_trial
         return outcome, replace(partial_trial, finished=False, error=error)
-    return outcome, read_result(RunFolder.open(job.to))
+    return outcome, read_result(RunFolder.open(spec.to))
 
 
 def stored_trial(run: Path, read_result: Callable[[RunFolder], TrialT]) -> TrialT | None:
@@ -174,7 +174,7 @@ def stored_trial(run: Path, read_result: Callable[[RunFolder], TrialT]) -> Trial
 
 # --- Text trials ---
 
-TEXT_TRIAL_PROGRAM = "from forebear.experiments.comparison.trials import serve_text_trial; serve_text_trial()"
+TEXT_TRIAL_PROGRAM = "from forebear.experiments.comparison.trials import text_trial_main; text_trial_main()"
 SAMPLE_TOKENS = 60  # length of a generated sample
 
 
@@ -195,10 +195,10 @@ class TextTrialSpec:
     words: list[str] = field(default_factory=list)  # word-evaluation files
 
 
-def run_text_trial(job: TextTrialSpec, on_line: LineCallback) -> TextTrial:
+def run_text_trial(spec: TextTrialSpec, on_line: LineCallback) -> TextTrial:
     """Run a trial in a process; errors are part of the result, and KeyboardInterrupt is raised after saving."""
-    seed = job.settings["seed"]
-    outcome, trial = _run_trial(TEXT_TRIAL_PROGRAM, job, on_line, text_trial_result, TextTrial(seed))
+    seed = spec.settings["seed"]
+    outcome, trial = _run_trial(TEXT_TRIAL_PROGRAM, spec, on_line, text_trial_result, TextTrial(seed))
     return replace(trial, seed=seed, sample=outcome.get("sample", ""))
 
 
@@ -254,7 +254,7 @@ def _bits_curve(run: RunFolder, held_out_metrics: dict[str, Any]) -> LearningCur
     return tuple((round(seconds, 3), round(bits, 5)) for seconds, bits in curve)
 
 
-def rows_without_pair_task(runs_folder: Path, rows: Iterable[Any]) -> list[str]:
+def missing_pair_task_notes(runs_folder: Path, rows: Iterable[Any]) -> list[str]:
     """Notes on rows trained without NSP or SOP although the paper uses it, with the reason."""
     titles: dict[str, list[str]] = {}
     for row in rows:
@@ -269,32 +269,32 @@ def rows_without_pair_task(runs_folder: Path, rows: Iterable[Any]) -> list[str]:
     ]
 
 
-def serve_text_trial() -> None:
+def text_trial_main() -> None:
     """Main function of the process of a text trial."""
-    serve_job(lambda job: {"sample": _run_text_trial(TextTrialSpec(**job))})
+    run_job_from_stdin(lambda job: {"sample": _run_text_trial(TextTrialSpec(**job))})
 
 
-def _run_text_trial(job: TextTrialSpec) -> str:
+def _run_text_trial(spec: TextTrialSpec) -> str:
     """Train and measure the model; returns its sample."""
     from forebear.experiments.plan import plan_pretraining
     from forebear.experiments.training_run import run_pretraining
 
-    source = TextSource.from_dict(job.source)
-    options = {name: getattr(job, name) for name in ("size", "tokenizer", "vocabulary", "settings")}
-    plan = plan_pretraining(job.milestone, source.paths, source=source, **options)
+    source = TextSource.from_dict(spec.source)
+    options = {name: getattr(spec, name) for name in ("size", "tokenizer", "vocabulary", "settings")}
+    plan = plan_pretraining(spec.milestone, source.paths, source=source, **options)
     # prepared before peak memory is reset: training a tokenizer may need more memory than the model
     corpus = cast("Corpus", plan.prepare_corpus())  # parallel corpora are not compared
-    plan, reason = (plan, "") if "pairs" in job.settings else without_impossible_pair_task(plan, corpus)
+    plan, reason = (plan, "") if "pairs" in spec.settings else drop_unsupported_pair_task(plan, corpus)
     reset_peak_ram()
-    run = Run(run_pretraining(plan, job.to, overwrite=job.overwrite, command=job.command, corpus=corpus))
+    run = Run(run_pretraining(plan, spec.to, overwrite=spec.overwrite, command=spec.command, corpus=corpus))
     if reason and "unasked" not in run.metadata:
         note = f"{reason}: no question about two halves was asked"
         run.folder.update(unasked=reason, notes=[*run.metadata.get("notes", []), note])
     if "peak_memory" not in run.metadata:
         run.folder.update(peak_memory=peak_ram())
-    if job.words and "words_judged" not in run.metadata:
-        run.folder.update(words_judged=_evaluate_word_files(run, job.words))
-    return run.generate(job.prompt, length=SAMPLE_TOKENS)[0].text if "next" in run.heads else ""
+    if spec.words and "words_judged" not in run.metadata:
+        run.folder.update(words_judged=_evaluate_word_files(run, spec.words))
+    return run.generate(spec.prompt, length=SAMPLE_TOKENS)[0].text if "next" in run.heads else ""
 
 
 def _evaluate_word_files(run: Run, files: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -308,7 +308,7 @@ def _evaluate_word_files(run: Run, files: Iterable[str]) -> dict[str, dict[str, 
     return results
 
 
-def without_impossible_pair_task(plan: PretrainPlan, corpus: Corpus) -> tuple[PretrainPlan, str]:
+def drop_unsupported_pair_task(plan: PretrainPlan, corpus: Corpus) -> tuple[PretrainPlan, str]:
     """The plan, without NSP or SOP if this text does not support it, and the reason why."""
     if plan.spec.pairs == "none":
         return plan, ""
@@ -322,7 +322,7 @@ def without_impossible_pair_task(plan: PretrainPlan, corpus: Corpus) -> tuple[Pr
 
 # --- Task trials ---
 
-TASK_TRIAL_PROGRAM = "from forebear.experiments.comparison.trials import serve_task_trial; serve_task_trial()"
+TASK_TRIAL_PROGRAM = "from forebear.experiments.comparison.trials import task_trial_main; task_trial_main()"
 EXAMPLE_SCORES_FILE = "test_parts.npy"  # in the run folder: per-example scores
 LATENCY_EXAMPLES = 50  # examples timed one by one
 WARMUP_EXAMPLES = 3  # untimed examples before them
@@ -349,10 +349,10 @@ class TaskTrialSpec:
     command: str
 
 
-def run_task_trial(job: TaskTrialSpec, on_line: LineCallback) -> TaskTrial:
+def run_task_trial(spec: TaskTrialSpec, on_line: LineCallback) -> TaskTrial:
     """Run a trial on a task in a process; errors are part of the result and not raised."""
-    _, trial = _run_trial(TASK_TRIAL_PROGRAM, job, on_line, task_trial_result, TaskTrial(job.seed))
-    return replace(trial, seed=job.seed, score=None if trial.error else trial.score)
+    _, trial = _run_trial(TASK_TRIAL_PROGRAM, spec, on_line, task_trial_result, TaskTrial(spec.seed))
+    return replace(trial, seed=spec.seed, score=None if trial.error else trial.score)
 
 
 def task_trial_result(run: RunFolder) -> TaskTrial:
@@ -385,23 +385,23 @@ def trial_example_scores(run: Path) -> np.ndarray | None:
         return None
 
 
-def serve_task_trial() -> None:
+def task_trial_main() -> None:
     """Main function of the process of a task trial."""
-    serve_job(lambda job: _run_task_trial(TaskTrialSpec(**job)))
+    run_job_from_stdin(lambda job: _run_task_trial(TaskTrialSpec(**job)))
 
 
-def _run_task_trial(job: TaskTrialSpec) -> dict[str, Any]:
+def _run_task_trial(spec: TaskTrialSpec) -> dict[str, Any]:
     from forebear.experiments import training_run
 
-    source = LabeledSource.from_dict(job.source)
+    source = LabeledSource.from_dict(spec.source)
     data = read_splits(source)
-    options: dict[str, Any] = {"how": job.adaptation, "settings": job.settings, "size": job.size}
-    plan = training_run.plan_adaptation(job.start_from, source, data=data, **options)
-    if job.start_untrained:  # random initialization, and the learning rate of training from scratch
+    options: dict[str, Any] = {"how": spec.adaptation, "settings": spec.settings, "size": spec.size}
+    plan = training_run.plan_adaptation(spec.start_from, source, data=data, **options)
+    if spec.start_untrained:  # random initialization, and the learning rate of training from scratch
         rate = plan.spec.default_recipe().get("rate", plan.recipe.rate)
         plan = replace(plan, init_from=None, recipe=replace(plan.recipe, rate=rate))
     reset_peak_ram()
-    folder = training_run.run_adaptation(plan, job.to, overwrite=job.overwrite, command=job.command)
+    folder = training_run.run_adaptation(plan, spec.to, overwrite=spec.overwrite, command=spec.command)
     if "compared" not in folder.metadata or trial_example_scores(folder.path) is None:
         if "peak_memory" not in folder.metadata:
             folder.update(peak_memory=peak_ram())
