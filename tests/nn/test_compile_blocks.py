@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 from torch import nn
@@ -22,9 +24,11 @@ def test_compiled_blocks_give_equal_outputs(monkeypatch: pytest.MonkeyPatch):
 
     def compiler(function, *, dynamic):
         assert dynamic
+        assert os.environ["PYTHONSAFEPATH"] == "1"  # for the compiler's child processes
         return lambda x: called.append(len(x)) or function(x)
 
     monkeypatch.setattr(torch, "compile", compiler)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
     with torch.inference_mode():
         before = model.encoder(**model_inputs(model, rows)).last
         compile_blocks(model)
@@ -32,6 +36,7 @@ def test_compiled_blocks_give_equal_outputs(monkeypatch: pytest.MonkeyPatch):
         after = model.encoder(**model_inputs(model, rows)).last
     assert called[2:] == [len(rows.tokens)] * 2
     assert torch.equal(before, after)
+    assert "PYTHONSAFEPATH" not in os.environ
 
 
 def test_missing_compiler_and_other_networks_are_reported(monkeypatch: pytest.MonkeyPatch):

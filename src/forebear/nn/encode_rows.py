@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -154,20 +155,34 @@ def compile_blocks(model: Model) -> None:
 
     Attention is not compiled: it is called per group of equally long sequences, and each new batch would recompile it.
     """
-    os.environ.setdefault("PYTHONSAFEPATH", "1")  # torch's compile workers must not import from the working directory
     encoder = model.encoder
     if not isinstance(encoder, Transformer):
         raise InputError("only a Transformer's blocks can be compiled", hint="leave --compile out")
     try:
-        for block in encoder.blocks:
-            assert isinstance(block, TransformerBlock)
-            block.feedforward = torch.compile(block.feedforward, dynamic=True)
-            with inference_mode():
-                block.feedforward(torch.zeros(16, encoder.width, device=model.device))
+        with _safe_path_of_child_processes():
+            for block in encoder.blocks:
+                assert isinstance(block, TransformerBlock)
+                block.feedforward = torch.compile(block.feedforward, dynamic=True)
+                with inference_mode():
+                    block.feedforward(torch.zeros(16, encoder.width, device=model.device))
     except Exception as error:  # whatever compilers and their drivers raise
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         hint = "leave --compile out, or install a C++ compiler (g++) and Python's headers"
         raise ForebearError(f"torch cannot compile the network here: {reason}", hint=hint) from error
+
+
+@contextmanager
+def _safe_path_of_child_processes() -> Iterator[None]:
+    """Child processes started within, such as torch's compile workers, import nothing from the working folder."""
+    previous = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        if previous is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = previous
 
 
 # --- Contextual vectors: any layer or weighted sum of layers, per token or pooled per sequence ---
