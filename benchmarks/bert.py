@@ -60,7 +60,7 @@ class Case:
         return BertSpec(**self.fields)
 
     def network(self):
-        tokenizer: Any = SimpleNamespace(size=self.vocabulary)
+        tokenizer: Any = SimpleNamespace(vocab_size=self.vocabulary)
         return self.milestone().build(tokenizer)
 
 
@@ -104,7 +104,9 @@ def batches_of(case: Case, count: int) -> tuple[list[Batch], float]:
     """
     corpus = prepared(min(case.vocabulary, 8000), case.text)
     tokenizer: Any = SimpleNamespace(
-        size=case.vocabulary, roles=corpus.tokenizer.special_roles, specials=corpus.tokenizer.special_ids
+        vocab_size=case.vocabulary,
+        special_roles=corpus.tokenizer.special_roles,
+        special_ids=corpus.tokenizer.special_ids,
     )
     objective = case.milestone().objective(tokenizer)
     source, rng = corpus.all_documents(), np.random.default_rng(0)

@@ -234,7 +234,7 @@ def main() -> None:
     print(where, flush=True)
     limits, rows = (memory(), sgemm()), []
     for name, size in {"tiny": TINY}.items() if options.quick else SIZES.items():
-        if options.with_heads in (None, name):
+        if options.only in (None, name):
             equal, unequal = drawn(size, 8, unequal=False), drawn(size, 8, unequal=True)
             works = [
                 Work("batch 1", equal[:1], 1, size.length),

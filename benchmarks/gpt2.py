@@ -47,7 +47,7 @@ class Size:
         return GPT2Spec(**self.fields)
 
     def network(self):
-        tokenizer: Any = SimpleNamespace(size=self.vocabulary)
+        tokenizer: Any = SimpleNamespace(vocab_size=self.vocabulary)
         return self.milestone().build(tokenizer)
 
 

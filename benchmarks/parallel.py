@@ -98,7 +98,7 @@ def contestants(case: Case, tokenizer: Any) -> Iterator[dict[str, tuple[Any, int
         yield made
     finally:
         for line in lines:
-            line.kill()
+            line.close(timeout=0)
         if torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()
 

@@ -106,13 +106,13 @@ class Case:
         self.tokenizer: Any = (
             corpus.tokenizer if words <= corpus.tokenizer.vocab_size else _Larger(corpus.tokenizer, words)
         )
-        self.recipe = Recipe(**self.milestone.recipe(), steps=1)
+        self.recipe = Recipe(**self.milestone.default_recipe(), steps=1)
         self.source = corpus.split(0.05)
         self.alike: dict[str, Any] = {"softmax": "full"}
         self.alike |= {"cell_clip": 0.0, "project_clip": 0.0} if name == "elmo" else {}
 
     def learner(self, **fields: Any) -> GradientLearner:
-        network = replace(self.milestone, **fields).network(self.tokenizer)
+        network = replace(self.milestone, **fields).build(self.tokenizer)
         learner = GradientLearner(network, self.recipe, DeviceConfig("cpu", torch.get_num_threads(), "float32"))
         learner.initialize()
         return learner
@@ -174,7 +174,7 @@ class _Larger:
     """A tokenizer that says it has more words than the text has."""
 
     def __init__(self, own: Any, words: int) -> None:
-        self.size, self.roles, self.specials = words, own.roles, own.specials
+        self.vocab_size, self.special_roles, self.special_ids = words, own.special_roles, own.special_ids
 
 
 def growth(corpus: Corpus, sizes: Sizes, rounds: int) -> None:
@@ -236,7 +236,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="put the figures into both READMEs")
     parser.add_argument("--quick", action="store_true", help="tiny networks and one round: a smoke test")
     given = parser.parse_args()
-    if given.write and (given.with_heads or given.quality or given.quick):
+    if given.write and (given.only or given.quality or given.quick):
         parser.error("--write puts in all figures: leave --only, --quality and --quick out")
     torch.set_num_threads(given.threads)
     torch.manual_seed(0)
@@ -254,7 +254,7 @@ def main() -> None:
             for case in cases:
                 case.quality(given.seconds)
             return
-        for part in [given.with_heads] if given.with_heads else PARTS:
+        for part in [given.only] if given.only else PARTS:
             table += measured(part, corpus, cases, sizes, rounds)
         if given.quick:
             cases[0].quality(0.2)

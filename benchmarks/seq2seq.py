@@ -85,11 +85,11 @@ def compare_training(
     name: str, peer_name: str, batches: list[Batch], vocabulary: int, label: str, **shape: Any
 ) -> list[str]:
     """Tokens of both sides a second; losses must agree to 1e-3 at every step. Returns cells of the table."""
-    side: Any = SimpleNamespace(size=vocabulary)
+    side: Any = SimpleNamespace(vocab_size=vocabulary)
     fields = {**SHAPE, "dropout": 0.0, **shape}
     milestone = model_spec(name)(**fields)
     recipe = Recipe(steps=len(batches), batch=SIZE)
-    sides = SimpleNamespace(source=side, target=side, joint=False)
+    sides = SimpleNamespace(source=side, target=side, is_shared=False)
     learner = GradientLearner(milestone.build(sides), recipe, DeviceConfig("cpu", torch.get_num_threads(), "float32"))
     learner.initialize()
     peer = Peer(learner.model, whole=PEERS[name][peer_name]).train()

@@ -17,7 +17,7 @@ def marian(run: Run) -> Any:
     from transformers import MarianConfig, MarianMTModel
 
     fields, sides = run.folder.spec, run.folder.tokenizer_pair
-    if not sides.is_shared or fields.norm_first != "post":
+    if not sides.is_shared or fields.norm != "post":
         raise SystemExit("peers have one vocabulary and norms after each layer: give a run of that kind")
     end, pad = sides.target.special_roles["end"], sides.target.vocab_size
     config = MarianConfig(

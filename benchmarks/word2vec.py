@@ -322,7 +322,7 @@ def main() -> None:
         if given.quality:
             quality(corpus, file, given.seeds, given.epochs, given.chinese)
             return
-        if given.by_kind:
+        if given.kinds:
             kinds(corpus, file, given.widths[0], given.rounds)
             return
         rows = speeds(corpus, file, given.widths, given.rounds)
